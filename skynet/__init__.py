@@ -1,0 +1,1 @@
+"""The app: configuration, gateway, methods, HTTP surface and command line."""

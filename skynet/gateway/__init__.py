@@ -1,0 +1,1 @@
+"""The WebSocket gateway: sockets, connections, dispatch, events and runs."""

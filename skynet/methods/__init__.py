@@ -1,0 +1,1 @@
+"""WebSocket methods, one module a namespace; `skynet/app.py` lists them."""

@@ -1,0 +1,3 @@
+"""The version that clients see."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,1 @@
+"""Models: messages, wire APIs, providers, the router and the turn."""

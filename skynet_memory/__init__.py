@@ -1,0 +1,1 @@
+"""Storage: the database, migrations, sessions, transcripts, usage."""

@@ -1,0 +1,1 @@
+"""The OpenClaw v3 wire: frames, handshake, device proof, scopes, errors, params and results. Pure."""

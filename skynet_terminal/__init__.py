@@ -1,0 +1,1 @@
+"""Commands and shells; the policy that guards them."""

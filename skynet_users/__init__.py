@@ -1,0 +1,1 @@
+"""People: identities, credentials, devices, and who is calling."""
