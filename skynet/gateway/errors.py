@@ -1,0 +1,54 @@
+"""What an exception looks like on the wire: one table, looked up by the exception's class and its bases."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from skynet_agent.errors import ProviderError, UnknownModel
+from skynet_memory.errors import LabelInUse, SessionNotFound, StorageUnavailable
+from skynet_memory.keys import InvalidSessionKey
+from skynet_protocol.errors import ErrorCode, ErrorShape, RequestError
+from skynet_users.caller import Caller
+
+log = logging.getLogger(__name__)
+
+
+def _invalid(code: str) -> Callable[[Any], ErrorShape]:
+    return lambda exc: ErrorShape(code=ErrorCode.INVALID_REQUEST, message=str(exc), details={"code": code})
+
+
+WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
+    RequestError: lambda exc: exc.shape(),
+    SessionNotFound: _invalid("NOT_FOUND"),
+    LabelInUse: _invalid("INVALID_PARAMS"),
+    InvalidSessionKey: _invalid("INVALID_PARAMS"),
+    UnknownModel: _invalid("NOT_FOUND"),
+    StorageUnavailable: lambda exc: ErrorShape(
+        code=ErrorCode.UNAVAILABLE,
+        message=str(exc),
+        details={"code": "IO_ERROR"},
+        retryable=True,
+        retry_after_ms=exc.retry_after_ms,
+    ),
+    # An upstream's failure is never passed on as if it were the gateway's.
+    ProviderError: lambda exc: ErrorShape(
+        code=ErrorCode.UNAVAILABLE, message=str(exc), details={"code": "LLM_ERROR", "provider": exc.provider}
+    ),
+    TimeoutError: lambda exc: ErrorShape(
+        code=ErrorCode.UNAVAILABLE, message=str(exc) or "timed out", details={"code": "TIMEOUT"}, retryable=True
+    ),
+}
+
+
+def error_shape(exc: Exception, caller: Caller | None = None) -> ErrorShape:
+    """The wire form of ``exc``. What is not in the table is logged with its traceback and told as ``internal error``."""
+    for kind in type(exc).__mro__:
+        if (shape := WIRE_ERRORS.get(kind)) is not None:
+            return shape(exc)
+    correlation_id = caller.correlation_id if caller is not None else ""
+    log.error("internal error (correlation id %s)", correlation_id, exc_info=exc)
+    return ErrorShape(
+        code=ErrorCode.UNAVAILABLE,
+        message="internal error",
+        details={"code": "INTERNAL_ERROR", "correlationId": correlation_id},
+    )
