@@ -1,0 +1,41 @@
+"""A string that does not show itself in logs, tracebacks or formatted text."""
+
+import hmac
+
+
+class Secret:
+    """Wraps a secret; only ``reveal()`` gives it back.
+
+    Not hashable, and equal to nothing: comparing by ``==`` would not take constant time.
+    """
+
+    __slots__ = ("_value",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def equals(self, other: str) -> bool:
+        """Compare in constant time. An empty secret equals nothing, not even the empty string."""
+        same = hmac.compare_digest(self._value.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
+        return same and bool(self._value)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("compare secrets with equals(), which takes constant time")
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __format__(self, format_spec: str) -> str:
+        return format("***", format_spec)
+
+    def __reduce__(self) -> str:
+        raise TypeError("a secret is not pickled")

@@ -1,0 +1,28 @@
+"""Who is calling: the one shape every way of authenticating ends in."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from skynet_memory.ids import ConnId, DeviceId, Role, UserId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A person, as far as one connection or one request proved."""
+
+    user_id: UserId
+    role: Role
+    """The person's role; the connection's is ``gateway_role``."""
+    scopes: frozenset[str]
+    """Scopes granted to this connection or request: the requested ones, cut to what the person's role allows."""
+    correlation_id: str
+    """Goes through every log line and every internal error of this request."""
+    gateway_role: Literal["operator", "node"] = "operator"
+    conn_id: ConnId | None = None
+    """None for HTTP requests and jobs."""
+    client_id: str = ""
+    """``connect.client.id``, or ``http``."""
+    client_mode: str = ""
+    device_id: DeviceId | None = None
+    local: bool = False
+    """The call came over loopback, without forwarding headers."""
