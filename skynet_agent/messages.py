@@ -1,0 +1,127 @@
+"""Transcript messages: what people, models and tools said.
+
+The JSON of these structs **is** the stored transcript payload and has the shapes of OpenClaw's ``chat.history``:
+camelCase keys, ``role`` and ``type`` as tags, absent instead of null. Fields of a newer version are ignored when read; a
+field that is added later needs a default, because stored payloads are never rewritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
+Json: TypeAlias = Any
+"""A decoded JSON value of somebody else's making (tool arguments); narrowed where it is used."""
+
+
+class TextBlock(msgspec.Struct, tag_field="type", tag="text", frozen=True):
+    text: str
+
+
+class ImageBlock(msgspec.Struct, tag_field="type", tag="image", rename="camel", frozen=True):
+    """An image in the message itself; ``data`` is base64 without a ``data:`` prefix."""
+
+    mime_type: str
+    data: str
+
+
+class ThinkingBlock(msgspec.Struct, tag_field="type", tag="thinking", frozen=True):
+    """What a model showed of its reasoning. Never sent back over ``openai-completions``."""
+
+    thinking: str
+
+
+class ToolCallBlock(msgspec.Struct, tag_field="type", tag="toolCall", frozen=True):
+    """A call the model asks for. ``arguments`` is ``{}`` when the model's JSON was not an object."""
+
+    id: str
+    name: str
+    arguments: dict[str, Json]
+
+
+UserBlock: TypeAlias = TextBlock | ImageBlock
+AssistantBlock: TypeAlias = TextBlock | ThinkingBlock | ToolCallBlock
+
+
+class Usage(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
+    """Tokens of one model call and what they cost.
+
+    ``input`` counts only what was neither read from nor written to the provider's cache, so
+    ``total == input + output + cache_read + cache_write``. ``cost_microusd`` is None when the price is unknown.
+    """
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+    total: int
+    cost_microusd: int | None = None
+
+
+class AbortMark(msgspec.Struct, rename="camel", frozen=True):
+    """Why a gateway-made copy of a partial answer exists (OpenClaw's ``openclawAbort``)."""
+
+    origin: str
+    run_id: str
+    aborted: bool = True
+
+
+class UserMessage(msgspec.Struct, tag_field="role", tag="user", rename="camel", frozen=True):
+    content: list[UserBlock]
+    timestamp: int
+
+
+class AssistantMessage(
+    msgspec.Struct, tag_field="role", tag="assistant", rename="camel", omit_defaults=True, frozen=True
+):
+    """What a model answered, complete or as far as it came (``stop_reason`` ``error`` or ``aborted``).
+
+    Messages the gateway itself writes name ``provider="openclaw"``, ``model="gateway-injected"``, as OpenClaw's clients
+    expect; ``idempotency_key`` and ``openclaw_abort`` exist only on those.
+    """
+
+    content: list[AssistantBlock]
+    api: str
+    provider: str
+    model: str
+    stop_reason: StopReason
+    timestamp: int
+    error_message: str | None = None
+    usage: Usage | None = None
+    idempotency_key: str | None = None
+    openclaw_abort: AbortMark | None = None
+
+
+class ToolResultMessage(msgspec.Struct, tag_field="role", tag="toolResult", rename="camel", frozen=True):
+    tool_call_id: str
+    tool_name: str
+    content: list[UserBlock]
+    is_error: bool
+    timestamp: int
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def encode_message(message: Message) -> bytes:
+    """The transcript payload of ``message``."""
+    return _encoder.encode(message)
+
+
+def decode_message(payload: bytes) -> Message:
+    """The message of a stored payload.
+
+    Raises:
+        ValueError: the payload is not one (``msgspec.ValidationError`` and ``msgspec.DecodeError`` are both).
+    """
+    return _decoder.decode(payload)
+
+
+def text_of(message: Message) -> str:
+    """The plain text of ``message``: its text blocks, joined without a separator."""
+    return "".join([block.text for block in message.content if isinstance(block, TextBlock)])
