@@ -1,0 +1,62 @@
+"""``wake``, ``last-heartbeat``, ``set-heartbeats`` (OPENCLAW-V3 6.3) and the heartbeat part of ``health`` and ``status``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from skynet_protocol.params import LenientParams, NonEmptyStr, NonNegativeInt, Params, Result
+
+
+class WakeParams(Params, frozen=True):
+    """``now`` asks for a heartbeat run at once, ``next-heartbeat`` leaves the text for the next one."""
+
+    mode: Literal["now", "next-heartbeat"]
+    text: NonEmptyStr
+
+
+class WakeResult(Result):
+    ok: bool
+
+
+class LastHeartbeatParams(LenientParams, frozen=True):
+    pass
+
+
+class SetHeartbeatsParams(LenientParams, frozen=True):
+    """``enabled`` is checked by the handler, which owes the client OpenClaw's own words."""
+
+    enabled: object = UNSET
+
+
+class SetHeartbeatsResult(Result):
+    ok: bool
+    enabled: bool
+
+
+class HeartbeatSummary(Result):
+    """How an agent's heartbeat is set. ``every`` reads ``disabled`` and ``every_ms`` is null when there is none."""
+
+    enabled: bool
+    every: str
+    every_ms: NonNegativeInt | None
+    prompt: str
+    target: str
+    ack_max_chars: NonNegativeInt
+
+
+class HeartbeatEvent(Result):
+    """Payload of the ``heartbeat`` event: a heartbeat run ended (OPENCLAW-V3 9)."""
+
+    ts: NonNegativeInt
+    status: Literal["sent", "ok-empty", "ok-token", "skipped", "failed"]
+    reason: str | UnsetType = UNSET
+    to: str | UnsetType = UNSET
+    preview: str | UnsetType = UNSET
+    duration_ms: NonNegativeInt | UnsetType = UNSET
+    has_media: bool | UnsetType = UNSET
+    channel: str | UnsetType = UNSET
+    account_id: str | UnsetType = UNSET
+    silent: bool | UnsetType = UNSET
+    indicator_type: Literal["ok", "alert", "error"] | UnsetType = UNSET
