@@ -3,11 +3,10 @@
 Ids are UUIDv7 text, so they sort by the time they were made. Times are epoch milliseconds.
 """
 
+import os
 import time
 from enum import StrEnum
 from typing import NewType
-
-from uuid6 import uuid7
 
 UserId = NewType("UserId", str)
 AgentId = NewType("AgentId", str)
@@ -20,6 +19,9 @@ DeviceId = NewType("DeviceId", str)
 
 DEFAULT_AGENT = AgentId("main")
 
+_VARIANT = 0b10 << 62
+_RAND_B = (1 << 62) - 1
+
 
 class Role(StrEnum):
     """What a person may do; the greatest scopes of each are in ``skynet_protocol.scopes``."""
@@ -29,9 +31,22 @@ class Role(StrEnum):
     CHILD = "child"
 
 
+# Written out because importing uuid6 reads the installed packages' metadata: a tenth of the whole start-up budget.
+_last_tick = 0
+
+
 def new_id() -> str:
-    """A new UUIDv7; two calls in one process never give the same, and the later one sorts after the earlier."""
-    return str(uuid7())
+    """A new UUIDv7 (RFC 9562 5.7, sub-millisecond fraction in rand_a, 6.2 method 3).
+
+    Within one process a later call sorts after an earlier one, even within a tick or when the clock steps back; calls
+    from several threads are unique, not ordered.
+    """
+    global _last_tick
+    ns = time.time_ns()
+    tick = ns // 1_000_000 << 12 | (ns % 1_000_000 << 12) // 1_000_000  # 48 bits of ms, 12 bits of its fraction
+    _last_tick = tick = max(tick, _last_tick + 1)
+    text = f"{tick >> 12 << 16 | 0x7000 | tick & 0xFFF:016x}{int.from_bytes(os.urandom(8)) & _RAND_B | _VARIANT:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def now_ms() -> int:
