@@ -1,8 +1,8 @@
 """Transcript messages: what people, models and tools said.
 
 The JSON of these structs **is** the stored transcript payload and has the shapes of OpenClaw's ``chat.history``:
-camelCase keys, ``role`` and ``type`` as tags, absent instead of null. Fields of a newer version are ignored when read; a
-field that is added later needs a default, because stored payloads are never rewritten.
+camelCase keys, ``role`` and ``type`` as tags, absent instead of null. Fields of a newer version are ignored when read;
+a field that is added later needs a default, because stored payloads are never rewritten.
 """
 
 from __future__ import annotations
