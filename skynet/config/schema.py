@@ -1,0 +1,357 @@
+"""Every setting: its type, limits, default and meaning.
+
+A field is a key of the TOML file, a struct is a table. The docstring under a field is its documentation;
+``skynet.example.toml`` and ``docs/configuration.md`` are tested against this module.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from skynet_memory.secrets import Secret
+
+PLACEHOLDER_TOKEN = "change-me"  # noqa: S105
+"""The token that examples carry; it never protects anything beyond loopback (SK-012)."""
+
+BUILT_IN_PROVIDER = "offline"
+"""The provider that is always there, needs no network and cannot be configured."""
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+FrameBytes = Annotated[int, Meta(ge=1024, le=1024 * 1024 * 1024)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
+UsdPerMillion = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """One table of the file."""
+
+
+class AuthConfig(Section, frozen=True, kw_only=True):
+    """``[gateway.auth]``: how a client proves that it may connect."""
+
+    mode: Literal["token", "password", "none"] = "token"
+    """``token``: the gateway token. ``password``: the password below. ``none``: no secret, loopback only. A paired
+    device's own token, and a person's ``sk-sky-…`` token, are accepted in every mode. Default ``token``."""
+
+    token: Secret = Secret("")
+    """The gateway token. Default empty: generated at the first start, kept in ``gateway.token`` under the state
+    directory (0600) and printed once. Whoever holds it is the owner. ``change-me`` is refused on any address but
+    loopback."""
+
+    password: Secret = Secret("")
+    """The password of mode ``password``. Default empty, which that mode refuses."""
+
+
+class LimitsConfig(Section, frozen=True, kw_only=True):
+    """``[gateway.limits]``: how much one client may ask of the gateway."""
+
+    handshake_timeout_s: Seconds = 10.0
+    """Seconds from the upgrade to a successful ``connect``; then the socket is closed. Default 10."""
+
+    preauth_frame_bytes: FrameBytes = 65_536
+    """Largest frame before authentication, in bytes. Default 65536 (64 KiB)."""
+
+    frame_bytes: FrameBytes = 26_214_400
+    """Largest frame after authentication, in bytes; clients are told as ``policy.maxPayload``. Default 26214400 (25
+    MiB)."""
+
+    outbound_bytes: FrameBytes = 8_388_608
+    """Bytes a connection may leave unread before droppable events are skipped and then the connection is closed;
+    clients are told as ``policy.maxBufferedBytes``. Default 8388608 (8 MiB)."""
+
+    tick_interval_s: Annotated[float, Meta(ge=0.05, le=3600)] = 30.0
+    """Seconds between ``tick`` events; clients leave after two missed ones. Default 30."""
+
+    auth_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
+    """Failed authentications from one address within ``auth_window_s`` before it is locked out. Loopback without an
+    Origin header is exempt. Default 10."""
+
+    auth_window_s: Seconds = 60.0
+    """Seconds over which failed authentications are counted. Default 60."""
+
+    auth_lockout_s: Seconds = 300.0
+    """Seconds for which a locked-out address is refused, even with the right secret. Default 300."""
+
+    http_body_bytes: FrameBytes = 1_048_576
+    """Largest body of an HTTP request, in bytes. Default 1048576 (1 MiB)."""
+
+
+class GatewayConfig(Section, frozen=True, kw_only=True):
+    """``[gateway]``: where it listens and who may come in."""
+
+    host: Annotated[str, Meta(min_length=1, max_length=255)] = "127.0.0.1"
+    """Address to listen on. Anything but loopback needs a token or a password. Default ``127.0.0.1``."""
+
+    port: Port = 18789
+    """TCP port for HTTP and WebSocket; 0 takes any free one. Default 18789."""
+
+    origins: tuple[str, ...] = ()
+    """Browser origins (``https://host[:port]``) that may connect besides loopback pages. Default none."""
+
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks (``10.0.0.5``, ``10.0.0.0/8``) of reverse proxies whose forwarding headers are believed.
+    Default none."""
+
+    auth: AuthConfig = AuthConfig()
+    limits: LimitsConfig = LimitsConfig()
+
+
+class AgentConfig(Section, frozen=True, kw_only=True):
+    """``[agent]``: the assistant that answers."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64)] = "Assistant"
+    """The name clients show for the assistant. Default ``Assistant``."""
+
+    model: str = ""
+    """The model that answers unless a session chose another: ``provider/model``, an alias or a pool. Default empty: the
+    first model of the provider with the highest priority, or the offline assistant when no provider has one."""
+
+    workspace_dir: Path = Path()
+    """Directory of the assistant's own files. Default empty: ``workspace`` under the state directory."""
+
+    timeout_s: Annotated[float, Meta(gt=0, le=604_800)] = 600.0
+    """Seconds after which a run is stopped, unless the request says otherwise. Default 600."""
+
+
+class ModelsConfig(Section, frozen=True, kw_only=True):
+    """``[models]``: names for models."""
+
+    aliases: dict[str, str] = msgspec.field(default_factory=dict)
+    """Short names: ``opus = "anthropic/claude-opus-4-6"``. A value is ``provider/model`` or another alias. Default
+    none."""
+
+
+class PriceConfig(Section, frozen=True, kw_only=True):
+    """``price`` of a model: US dollars per million tokens. A model without a price has an unknown cost, never a cost of
+    0."""
+
+    input: UsdPerMillion
+    """Dollars per million input tokens. Required where a price is given."""
+
+    output: UsdPerMillion
+    """Dollars per million output tokens. Required where a price is given."""
+
+    cache_read: UsdPerMillion = 0.0
+    """Dollars per million input tokens read from the provider's cache. Default 0."""
+
+    cache_write: UsdPerMillion = 0.0
+    """Dollars per million input tokens written to the provider's cache. Default 0."""
+
+
+class ModelConfig(Section, frozen=True, kw_only=True):
+    """One entry of ``providers.<name>.models``: what the gateway must know of a model."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    """The model's id as the provider's endpoint wants it. Required."""
+
+    name: str = ""
+    """The name people see. Default empty: the id."""
+
+    context_window: Tokens = 128_000
+    """Tokens of input and output the model can hold. Default 128000."""
+
+    max_output_tokens: Tokens = 4096
+    """Most tokens the model may write in one answer. Default 4096."""
+
+    reasoning: bool = False
+    """Whether the model thinks before it answers. Default false."""
+
+    input: tuple[Literal["text", "image"], ...] = ("text",)
+    """What the model can read. Default ``["text"]``."""
+
+    price: PriceConfig | None = None
+    """What the model costs. Default unknown."""
+
+
+class ProviderConfig(Section, frozen=True, kw_only=True):
+    """``[providers.<name>]``: an endpoint that runs models. A name of the registry (``openai``) needs only a key."""
+
+    api: Literal["openai-completions"] = "openai-completions"
+    """The wire API the endpoint speaks. Default ``openai-completions``, the only one in this version."""
+
+    base_url: Annotated[str, Meta(max_length=2048)] = ""
+    """The endpoint, up to and without ``/chat/completions``: ``http://127.0.0.1:8000/v1``. Required unless the registry
+    knows the name. Default empty."""
+
+    api_key: Secret = Secret("")
+    """The endpoint's key. ``"${NAME}"`` takes it from the environment; when that variable is not set the provider is
+    off and a warning says so. Default empty: none is sent."""
+
+    enabled: bool = True
+    """Whether the provider is used. Default true."""
+
+    priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
+    """The highest is asked first; the others when it fails. Default 0."""
+
+    models: tuple[ModelConfig, ...] = ()
+    """The models this provider offers. Default none: those the registry knows, or any id that is asked for."""
+
+
+class DatabaseConfig(Section, frozen=True, kw_only=True):
+    """``[database]``: where everything is kept."""
+
+    path: Path = Path()
+    """The SQLite file. Default empty: ``skynet.db`` under the state directory."""
+
+    synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+    """``NORMAL``: what was acknowledged survives the death of the process. ``FULL``: also a power cut, at a cost for
+    each write. Default ``NORMAL``."""
+
+
+class UsersConfig(Section, frozen=True, kw_only=True):
+    """``[users]``: people the gateway does not know yet."""
+
+    unknown: Literal["approve", "create", "refuse"] = "approve"
+    """What happens to a stranger on a chat channel: wait for an admin's approval, become a user, or be refused. Default
+    ``approve``."""
+
+
+class LoggingConfig(Section, frozen=True, kw_only=True):
+    """``[logging]``: what the gateway writes down of itself."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least level that is written. Message contents appear only at ``debug``, shortened. Default ``info``."""
+
+    file: Path = Path()
+    """The log file, which ``skynet logs`` reads. Default empty: ``logs/skynet.log`` under the state directory."""
+
+
+class Config(Section, frozen=True, kw_only=True):
+    """The whole configuration, complete and checked. Made by :func:`skynet.config.load_config`; its paths are
+    absolute."""
+
+    gateway: GatewayConfig = GatewayConfig()
+    agent: AgentConfig = AgentConfig()
+    models: ModelsConfig = ModelsConfig()
+    pools: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """``[pools]``: ordered lists of models that stand in for each other: ``smart = ["opus", "openai/gpt-5.1"]``. An
+    entry is ``provider/model`` or an alias. Default none."""
+
+    providers: dict[str, ProviderConfig] = msgspec.field(default_factory=dict)
+    database: DatabaseConfig = DatabaseConfig()
+    users: UsersConfig = UsersConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    home: Path = Path()
+    """The state directory (``SKYNET_HOME``, default ``~/.skynet``). Not a key of the file."""
+
+    file: Path | None = None
+    """The file that was read, or None. Not a key of the file."""
+
+    warnings: tuple[str, ...] = ()
+    """What is allowed but probably not meant, for the log. Not a key of the file."""
+
+    NOT_KEYS: ClassVar[frozenset[str]] = frozenset({"home", "file", "warnings"})
+
+    @property
+    def enabled_providers(self) -> dict[str, ProviderConfig]:
+        """The providers in use, in the order they are asked: highest priority first, then as configured."""
+        in_use = [(name, provider) for name, provider in self.providers.items() if provider.enabled]
+        return dict(sorted(in_use, key=lambda item: -item[1].priority))
+
+    @property
+    def default_model(self) -> str:
+        """The model of ``agent.model``, else the first one of the first provider that lists one, else "" (the offline
+        assistant)."""
+        if self.agent.model:
+            return self.agent.model
+        for name, provider in self.enabled_providers.items():
+            if provider.models:
+                return f"{name}/{provider.models[0].id}"
+        return ""
+
+
+class RegistryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A well-known provider: its key alone, in ``key_variable`` or in the file, is enough to use it."""
+
+    name: str
+    key_variable: str
+    api: Literal["openai-completions"]
+    base_url: str
+    models: tuple[ModelConfig, ...]
+
+
+PROVIDER_REGISTRY: tuple[RegistryRow, ...] = (
+    RegistryRow(
+        name="openai",
+        key_variable="OPENAI_API_KEY",
+        api="openai-completions",
+        base_url="https://api.openai.com/v1",
+        models=(
+            ModelConfig(
+                id="gpt-5.1",
+                name="GPT-5.1",
+                context_window=400_000,
+                max_output_tokens=128_000,
+                reasoning=True,
+                input=("text", "image"),
+                price=PriceConfig(input=1.25, output=10.0, cache_read=0.125),
+            ),
+        ),
+    ),
+)
+
+
+def fields_of(schema: type[msgspec.Struct]) -> dict[str, Any]:
+    """The keys of a table with their types."""
+    hints = get_type_hints(schema, include_extras=True)
+    return {
+        name: hints[name] for name in schema.__struct_fields__ if name not in Config.NOT_KEYS or schema is not Config
+    }
+
+
+def plain_type(kind: Any) -> Any:
+    """The type without its limits and without ``| None``."""
+    if get_origin(kind) is Annotated:
+        return plain_type(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return plain_type(next(item for item in get_args(kind) if item is not type(None)))
+    return kind
+
+
+def is_table(kind: Any) -> bool:
+    """Whether a type, without its limits, is a table with fixed keys."""
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on ``host``. A name other than ``localhost`` counts as
+    reachable."""
+    if host in ("127.0.0.1", "localhost", "::1"):
+        return True
+    from ipaddress import ip_address  # only for unusual hosts
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def config_to_public(config: Config, redacted: str = "***") -> dict[str, Any]:
+    """The configuration as plain JSON values with the file's keys, every secret that is set replaced by
+    ``redacted``."""
+    public = _public(config, redacted)
+    assert isinstance(public, dict)
+    return {key: value for key, value in public.items() if key not in Config.NOT_KEYS}
+
+
+def _public(value: object, redacted: str) -> object:
+    match value:
+        case Secret():
+            return redacted if value else ""
+        case Path():
+            return "" if value == Path() else str(value)
+        case msgspec.Struct():
+            return {name: _public(getattr(value, name), redacted) for name in value.__struct_fields__}
+        case dict():
+            return {key: _public(item, redacted) for key, item in value.items()}
+        case tuple() | list():
+            return [_public(item, redacted) for item in value]
+        case _:
+            return value
