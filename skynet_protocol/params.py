@@ -119,4 +119,6 @@ def _parts(problem: str) -> list[str]:
         return ["must be equal to constant", _NO_ALTERNATIVE]
     if problem == "Number out of range":
         return ["must be number"]
+    if problem == "Integer value out of range":
+        return ["must be integer"]
     return [shorten(problem) or "validation error"]
