@@ -189,7 +189,7 @@ async def test_models(http: aiohttp.ClientSession, server: ModelServer) -> None:
         assert [model["id"] for model in (await response.json())["data"]] == ["mock-1", "mock-2"]
 
 
-async def test_runs_as_a_program() -> None:
+async def test_runs_as_a_program(http: aiohttp.ClientSession) -> None:
     program = [sys.executable, "-m", "tests.support.model_server", "--port", "0", "--port", "0"]
     root = Path(__file__).parents[2]
     child = await asyncio.create_subprocess_exec(*program, cwd=root, stdout=asyncio.subprocess.PIPE)
@@ -198,6 +198,10 @@ async def test_runs_as_a_program() -> None:
         async with asyncio.timeout(20):
             lines = [(await child.stdout.readline()).decode() for _ in range(2)]
         assert all(line.startswith("listening on http://127.0.0.1:") and line.endswith("/v1\n") for line in lines)
+        for line in lines:
+            url = line.split()[-1] + "/chat/completions"
+            async with http.post(url, json=ask("tokens=2", stream=True)) as response:
+                assert b'"content":" w1"' in await response.read()
     finally:
         child.terminate()
         await child.wait()
