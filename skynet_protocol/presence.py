@@ -35,7 +35,7 @@ class SystemEventResult(Result):
     ok: bool
 
 
-class PresenceEntry(Result, frozen=True):
+class PresenceEntry(Result):
     """A device, a client or the gateway itself, as the last thing that was heard of it."""
 
     ts: NonNegativeInt

@@ -1,4 +1,4 @@
-"""``sessions.*`` (OPENCLAW-V3 6.4): params, rows of a list, and the stored entry as ``patch`` and ``reset`` show it (8.2)."""
+"""``sessions.*`` (OPENCLAW-V3 6.4): params, rows of a list, and the entry that ``patch`` and ``reset`` show (8.2)."""
 
 from __future__ import annotations
 
@@ -133,21 +133,21 @@ class SessionsPatchParams(Params, frozen=True):
     """Absent: unchanged. ``null``: cleared."""
 
     key: NonEmptyStr
-    label: Label | None | UnsetType = UNSET
-    thinking_level: NonEmptyStr | None | UnsetType = UNSET
-    verbose_level: NonEmptyStr | None | UnsetType = UNSET
-    reasoning_level: NonEmptyStr | None | UnsetType = UNSET
-    response_usage: Literal["off", "tokens", "full", "on"] | None | UnsetType = UNSET
-    elevated_level: NonEmptyStr | None | UnsetType = UNSET
-    exec_host: NonEmptyStr | None | UnsetType = UNSET
-    exec_security: NonEmptyStr | None | UnsetType = UNSET
-    exec_ask: NonEmptyStr | None | UnsetType = UNSET
-    exec_node: NonEmptyStr | None | UnsetType = UNSET
-    model: NonEmptyStr | None | UnsetType = UNSET
-    spawned_by: NonEmptyStr | None | UnsetType = UNSET
-    spawn_depth: NonNegativeInt | None | UnsetType = UNSET
-    send_policy: Literal["allow", "deny"] | None | UnsetType = UNSET
-    group_activation: Literal["mention", "always"] | None | UnsetType = UNSET
+    label: Label | UnsetType | None = UNSET
+    thinking_level: NonEmptyStr | UnsetType | None = UNSET
+    verbose_level: NonEmptyStr | UnsetType | None = UNSET
+    reasoning_level: NonEmptyStr | UnsetType | None = UNSET
+    response_usage: Literal["off", "tokens", "full", "on"] | UnsetType | None = UNSET
+    elevated_level: NonEmptyStr | UnsetType | None = UNSET
+    exec_host: NonEmptyStr | UnsetType | None = UNSET
+    exec_security: NonEmptyStr | UnsetType | None = UNSET
+    exec_ask: NonEmptyStr | UnsetType | None = UNSET
+    exec_node: NonEmptyStr | UnsetType | None = UNSET
+    model: NonEmptyStr | UnsetType | None = UNSET
+    spawned_by: NonEmptyStr | UnsetType | None = UNSET
+    spawn_depth: NonNegativeInt | UnsetType | None = UNSET
+    send_policy: Literal["allow", "deny"] | UnsetType | None = UNSET
+    group_activation: Literal["mention", "always"] | UnsetType | None = UNSET
 
 
 class SessionEntry(Result):
