@@ -1,0 +1,103 @@
+"""Events to connections: who gets one, under which number, and what happens to those that do not read."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from skynet_memory.ids import ConnId, SessionKey, UserId
+from skynet_protocol.events import EVENT_SCOPES, is_droppable
+from skynet_protocol.frames import EncodedEvent
+from skynet_protocol.scopes import READ, satisfies
+
+if TYPE_CHECKING:
+    from skynet.gateway.connection import Connection
+
+
+class Broadcaster:
+    """The ready connections, by person, and the only way an event gets to them.
+
+    An event has an owner, and only that person's connections get it; ``owner=None`` is for what concerns nobody in
+    particular (tick, shutdown) and must carry no person's data. Frames are numbered contiguously per connection:
+    clients compare a ``seq`` only with the one they saw last (OPENCLAW-V3 1.5).
+    """
+
+    def __init__(self) -> None:
+        self._connections: dict[ConnId, "Connection"] = {}
+        self._by_owner: dict[UserId, dict[ConnId, "Connection"]] = {}
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def add(self, connection: "Connection") -> None:
+        """Register a connection that is ready; it gets every event from the next one on."""
+        self._connections[connection.conn_id] = connection
+        self._by_owner.setdefault(connection.caller.user_id, {})[connection.conn_id] = connection
+
+    def remove(self, connection: "Connection") -> None:
+        """Forget a connection. Idempotent."""
+        if self._connections.pop(connection.conn_id, None) is None:
+            return
+        owner = connection.caller.user_id
+        siblings = self._by_owner[owner]
+        del siblings[connection.conn_id]
+        if not siblings:
+            del self._by_owner[owner]
+
+    def get(self, conn_id: ConnId | None) -> "Connection | None":
+        """The connection, if it is still there."""
+        return None if conn_id is None else self._connections.get(conn_id)
+
+    def of(self, owner: UserId) -> "list[Connection]":
+        """The ready connections of a person."""
+        return list(self._by_owner.get(owner, {}).values())
+
+    def all(self) -> "list[Connection]":
+        """Every ready connection."""
+        return list(self._connections.values())
+
+    def publish(
+        self,
+        event: str,
+        payload: object,
+        *,
+        owner: UserId | None,
+        state_version: object = None,
+    ) -> None:
+        """Send ``event`` to the owner's connections that may see it. Encoded once for all of them."""
+        targets = self.all() if owner is None else self.of(owner)
+        if targets:
+            encoded = EncodedEvent(event, payload, state_version=state_version)
+            self._send(targets, encoded, required_scope(event), droppable=is_droppable(event))
+
+    def publish_to_session(
+        self,
+        event: str,
+        key: SessionKey,
+        payload: Callable[[str], object],
+        *,
+        owner: UserId,
+        droppable: bool = False,
+    ) -> None:
+        """Send an event about a session, to each connection with the key in the form that its client holds.
+
+        Args:
+            payload: makes the payload for one form of the key; called once for each form in use, most often one.
+        """
+        forms: dict[str, list["Connection"]] = {}
+        for connection in self._by_owner.get(owner, {}).values():
+            forms.setdefault(connection.form_of(key), []).append(connection)
+        scope = required_scope(event)
+        for form, targets in forms.items():
+            self._send(targets, EncodedEvent(event, payload(form)), scope, droppable=droppable)
+
+    def _send(
+        self, targets: Iterable["Connection"], encoded: EncodedEvent, scope: str | None, *, droppable: bool
+    ) -> None:
+        for connection in targets:
+            caller = connection.caller
+            if scope is None or (caller.gateway_role == "operator" and satisfies(caller.scopes, scope)):
+                connection.send_event(encoded.with_seq, droppable=droppable)
+
+
+def required_scope(event: str) -> str | None:
+    """The scope a connection needs to get ``event``; ``None`` for what everybody connected gets."""
+    return EVENT_SCOPES.get(event, READ)

@@ -1,0 +1,311 @@
+"""A connection: challenge, connect, ready, closed; and no way back (OPENCLAW-V3 2)."""
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from skynet.config import LimitsConfig
+from skynet.gateway.auth import Admission, Authenticator
+from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.dispatch import Dispatcher
+from skynet.gateway.errors import error_shape
+from skynet.gateway.keys import render_key
+from skynet.gateway.peer import PeerInfo
+from skynet.gateway.presence import PresenceTable
+from skynet.supervisor import Supervisor
+from skynet_memory.ids import ConnId, SessionKey, now_ms
+from skynet_protocol.connect import ConnectParams, HelloOk, check_connect
+from skynet_protocol.errors import Refusal, RequestError, UnauthorizedRole
+from skynet_protocol.frames import (
+    EncodedEvent,
+    Request,
+    Violation,
+    ViolationKind,
+    encode_error,
+    encode_response,
+    parse_request,
+)
+from skynet_protocol.methods import authorize
+from skynet_protocol.params import decode_params
+from skynet_users.caller import Caller
+
+log = logging.getLogger(__name__)
+
+MAX_ROLE_REFUSALS = 10
+"""Consecutive calls refused with ``unauthorized role`` before the connection is closed (OPENCLAW-V3 1.6)."""
+MAX_IN_FLIGHT = 256
+"""Requests of one connection that may be unanswered; beyond it the connection is not read until some are."""
+MAX_HELD_KEYS = 256
+"""Session keys whose own spelling is remembered for one connection."""
+
+
+class Wire(Protocol):
+    """The socket under a connection."""
+
+    def send_text(self, data: bytes) -> None: ...
+
+    def buffered_bytes(self) -> int: ...
+
+    def allow_frames_of(self, limit_bytes: int) -> None: ...
+
+    def pause_reading(self, why: str) -> None: ...
+
+    def resume_reading(self, why: str) -> None: ...
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What every connection shares; built once, in :mod:`skynet.app`."""
+
+    limits: LimitsConfig
+    tasks: Supervisor
+    authenticator: Authenticator
+    dispatcher: Dispatcher
+    broadcaster: Broadcaster
+    presence: PresenceTable
+    greet: Callable[[Admission, ConnId], Awaitable[HelloOk]]
+    connected: Callable[[Caller], None]
+
+
+class Phase(Enum):
+    """Where a connection is on its one-way road."""
+
+    CHALLENGED = auto()
+    AUTHENTICATING = auto()
+    READY = auto()
+    CLOSED = auto()
+
+
+class Connection:
+    """One client. Frames come in by :meth:`received`, in order; everything runs on the loop, nothing blocks."""
+
+    def __init__(self, wire: Wire, peer: PeerInfo, gateway: Gateway) -> None:
+        self.conn_id = ConnId(str(uuid.uuid4()))
+        self.peer = peer
+        self.caller: Caller  # set when the phase becomes READY
+        self.caps: frozenset[str] = frozenset()
+        self._wire = wire
+        self._gateway = gateway
+        self._phase = Phase.CHALLENGED
+        self._nonce = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
+        self._seq = 0
+        self._early: list[bytes] = []
+        self._handshake: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._role_refusals = 0
+        self._in_flight = 0
+        self._forms: OrderedDict[SessionKey, str] = OrderedDict()
+
+    # What the socket calls.
+
+    def opened(self) -> None:
+        """The upgrade is done: challenge the client and give it its time."""
+        challenge = EncodedEvent("connect.challenge", {"nonce": self._nonce, "ts": now_ms()})
+        self._wire.send_text(challenge.with_seq(None))
+        self._deadline = asyncio.get_running_loop().call_later(
+            self._gateway.limits.handshake_timeout_s, self._handshake_timed_out
+        )
+
+    def received(self, data: bytes) -> None:
+        """One whole message came."""
+        if self._phase is Phase.READY:
+            self._handle(data)
+        elif self._phase is Phase.CHALLENGED:
+            self._first_frame(data)
+        elif self._phase is Phase.AUTHENTICATING:
+            self._early.append(data)
+
+    def closed(self) -> None:
+        """The socket is gone. Runs that this client started go on."""
+        self._leave()
+        if self._handshake is not None:
+            self._handshake.cancel()
+
+    def shut_down(self) -> None:
+        """The gateway ends: say so, then close (OPENCLAW-V3 1.7)."""
+        shutdown = EncodedEvent("shutdown", {"reason": "gateway stopping", "restartExpectedMs": None})
+        self.send_event(shutdown.with_seq, droppable=False)
+        self._close(1012, "service restart")
+
+    # What the dispatcher and the broadcaster call.
+
+    def send(self, data: bytes) -> None:
+        """Send a frame; a connection that is closed swallows it."""
+        self._wire.send_text(data)
+
+    def send_event(self, frame: Callable[[int], bytes], *, droppable: bool) -> None:
+        """Send an event under this connection's next number.
+
+        A client that lets its buffer grow over the limit misses droppable events; for any other it is closed, so that it
+        never slows the rest (OPENCLAW-V3 1.5).
+        """
+        if self._phase is not Phase.READY:
+            return
+        if self._wire.buffered_bytes() > self._gateway.limits.outbound_bytes:
+            if not droppable:
+                log.warning("closing a slow consumer", extra=self._log_context())
+                self._close(1008, "slow consumer")
+            return
+        self._seq += 1
+        self._wire.send_text(frame(self._seq))
+
+    def request_started(self) -> None:
+        """A request is being worked on."""
+        self._in_flight += 1
+        if self._in_flight == MAX_IN_FLIGHT:
+            self._wire.pause_reading("in flight")
+
+    def request_ended(self) -> None:
+        """A request was answered."""
+        self._in_flight -= 1
+        if self._in_flight == MAX_IN_FLIGHT // 2:
+            self._wire.resume_reading("in flight")
+
+    def hold(self, key: SessionKey, form: str) -> None:
+        """Remember how this client writes a session's key: it drops events whose key is not exactly its own."""
+        self._forms.pop(key, None)
+        if form and form != render_key(key):
+            self._forms[key] = form
+            if len(self._forms) > MAX_HELD_KEYS:
+                self._forms.popitem(last=False)
+
+    def form_of(self, key: SessionKey) -> str:
+        """The session key as this client holds it."""
+        return self._forms.get(key) or render_key(key)
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection from our side, for example when its credentials were withdrawn."""
+        self._close(code, reason)
+
+    # The handshake.
+
+    def _first_frame(self, data: bytes) -> None:
+        request = parse_request(data)
+        if isinstance(request, Violation):
+            not_json = request.kind is ViolationKind.NOT_JSON
+            self._refuse(request.id, Refusal.not_json() if not_json else Refusal.not_a_request())
+            return
+        if request.method != "connect":
+            self._refuse(request.id, Refusal.not_connect())
+            return
+        self._phase = Phase.AUTHENTICATING
+        self._wire.pause_reading("handshake")
+        self._handshake = self._gateway.tasks.start(self._connect(request), name="handshake")
+
+    async def _connect(self, request: Request) -> None:
+        try:
+            try:
+                params = decode_params(request.params, CONNECT_DECODER, "connect")
+            except RequestError as exc:
+                raise Refusal.invalid_params(exc) from exc
+            check_connect(params)
+            admission = await self._gateway.authenticator.admit(
+                params, self.peer, nonce=self._nonce, conn_id=self.conn_id
+            )
+            hello = await self._gateway.greet(admission, self.conn_id)
+        except Refusal as refusal:
+            self._refuse(request.id, refusal)
+            return
+        except Exception as exc:
+            self.send(encode_error(request.id, error_shape(exc)))
+            self._close(1011, "internal error")
+            return
+        if self._phase is Phase.AUTHENTICATING:
+            self._ready(request.id, params, admission, hello)
+
+    def _ready(self, request_id: str, params: ConnectParams, admission: Admission, hello: HelloOk) -> None:
+        """One loop step: hello-ok is the first frame after the challenge, and no event is missed after it."""
+        self._cancel_deadline()
+        self.caller = admission.caller
+        self.caps = frozenset(params.caps)
+        self._phase = Phase.READY
+        self._wire.allow_frames_of(self._gateway.limits.frame_bytes)
+        self._wire.send_text(encode_response(request_id, hello))
+        self._gateway.broadcaster.add(self)
+        log.info(
+            "connection ready: client %s %s, mode %s",
+            self.caller.client_id,
+            params.client.version,
+            self.caller.client_mode,
+            extra=self._log_context(),
+        )
+        self._gateway.connected(self.caller)
+        early, self._early = self._early, []
+        for data in early:
+            self.received(data)
+        self._wire.resume_reading("handshake")
+
+    def _refuse(self, request_id: str, refusal: Refusal) -> None:
+        """The error response and, right after it, the close frame: clients show whichever they see first."""
+        log.info("connection refused: %s", refusal, extra={"conn_id": self.conn_id})
+        if refusal.error is not None:
+            self.send(encode_error(request_id, refusal.error))
+        self._close(refusal.close_code, refusal.close_reason)
+
+    def _handshake_timed_out(self) -> None:
+        log.info("handshake timeout", extra={"conn_id": self.conn_id})
+        timeout = Refusal.handshake_timeout()
+        self._close(timeout.close_code, timeout.close_reason)
+
+    # Requests.
+
+    def _handle(self, data: bytes) -> None:
+        request = parse_request(data)
+        if isinstance(request, Violation):
+            if request.kind is ViolationKind.NOT_JSON:
+                log.warning("ignored a frame that is not JSON: %s", request.message, extra=self._log_context())
+            else:
+                self.send(encode_error(request.id, RequestError(request.message).shape()))
+            return
+        try:
+            authorize(request.method, self.caller.gateway_role, self.caller.scopes)
+        except RequestError as exc:
+            self.send(encode_error(request.id, exc.shape()))
+            self._count_role_refusal(exc)
+            return
+        self._role_refusals = 0
+        if request.method == "connect":
+            message = "connect is only valid as the first request"
+            self.send(encode_error(request.id, RequestError(message).shape()))
+            return
+        self._gateway.dispatcher.dispatch(self, request)
+
+    def _count_role_refusal(self, refusal: RequestError) -> None:
+        if isinstance(refusal, UnauthorizedRole):
+            self._role_refusals += 1
+            if self._role_refusals > MAX_ROLE_REFUSALS:
+                self._close(1008, "repeated unauthorized calls")
+
+    # The end.
+
+    def _close(self, code: int, reason: str) -> None:
+        self._leave()
+        self._wire.close(code, reason)
+
+    def _leave(self) -> None:
+        """Stop being a connection; idempotent."""
+        was_ready = self._phase is Phase.READY
+        self._phase = Phase.CLOSED
+        self._early.clear()
+        self._cancel_deadline()
+        if was_ready:
+            self._gateway.broadcaster.remove(self)
+            if self.caller.client_mode != "cli":
+                self._gateway.presence.disconnected(self.caller, self.conn_id)
+            log.info("connection closed", extra=self._log_context())
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _log_context(self) -> dict[str, str]:
+        return {"conn_id": self.conn_id, "user_id": self.caller.user_id}

@@ -1,0 +1,47 @@
+"""How much of a conversation goes to the model."""
+
+from collections.abc import Sequence
+
+from skynet_agent.messages import ImageBlock, Message, TextBlock, ThinkingBlock, UserMessage
+
+CHARS_PER_TOKEN = 4
+"""A cautious average over languages and code; the provider's own count is only known afterwards."""
+IMAGE_TOKENS = 1500
+"""About what providers charge for an image at full detail."""
+ANSWER_SHARE = 4
+"""One part in so many of the window is left for the answer."""
+
+
+def estimate_tokens(message: Message) -> int:
+    """A rough token count of ``message``, never below 1."""
+    tokens = 4
+    for block in message.content:
+        if isinstance(block, TextBlock):
+            tokens += len(block.text) // CHARS_PER_TOKEN
+        elif isinstance(block, ImageBlock):
+            tokens += IMAGE_TOKENS
+        elif isinstance(block, ThinkingBlock):
+            tokens += len(block.thinking) // CHARS_PER_TOKEN
+        else:
+            tokens += len(str(block.arguments)) // CHARS_PER_TOKEN
+    return tokens
+
+
+def within_window(messages: Sequence[Message], *, system: Sequence[str], window_tokens: int) -> list[Message]:
+    """The newest of ``messages`` that fit the model's window beside the system text and room for the answer.
+
+    The last message is always kept: if it alone is too long, the provider's own error says so. A cut conversation
+    begins with a person's message, so that no tool result is left whose call is gone.
+    """
+    budget = window_tokens - window_tokens // ANSWER_SHARE - sum(len(text) for text in system) // CHARS_PER_TOKEN
+    kept: list[Message] = []
+    for message in reversed(messages):
+        budget -= estimate_tokens(message)
+        if budget < 0 and kept:
+            break
+        kept.append(message)
+    kept.reverse()
+    if len(kept) < len(messages):
+        first = next((index for index, message in enumerate(kept) if isinstance(message, UserMessage)), 0)
+        return kept[first:]
+    return kept

@@ -1,0 +1,573 @@
+"""Runs: the one pipeline from an inbound message to a stored answer (DESIGN 3, OPENCLAW-V3 7).
+
+A channel, an endpoint or a job builds an :class:`Inbound` and hands it to :meth:`Runs.submit`. When that returns the
+message is durable and may be acknowledged. Then the run waits in its session's lane, asks the model, and ends exactly
+once: stored first, told afterwards.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+import msgspec
+
+from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.context import within_window
+from skynet.gateway.run_events import RunEvents, text_message
+from skynet.logs import log_context
+from skynet.supervisor import Supervisor
+from skynet_agent.events import Finished, ModelEvent, Started, TextDelta, ThinkingDelta
+from skynet_agent.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    Usage,
+    UserMessage,
+    decode_message,
+    encode_message,
+    text_of,
+)
+from skynet_agent.prompt import system_prompt
+from skynet_agent.requests import ModelOptions, ModelRequest
+from skynet_agent.router import Router
+from skynet_agent.turn import run_turn
+from skynet_memory.ids import EntryId, RunId, SessionKey, UserId, now_ms
+from skynet_memory.sessions import Session
+from skynet_memory.transcripts import TranscriptStore
+from skynet_memory.turns import NewEntry, TurnRepeated, TurnStore
+from skynet_memory.usage import UsageRecord
+from skynet_protocol.errors import ErrorCode, RequestError
+from skynet_users.caller import Caller
+
+log = logging.getLogger(__name__)
+
+RunKind: TypeAlias = Literal["chat", "agent", "http"]
+RunStatus: TypeAlias = Literal["ok", "error", "aborted", "timeout"]
+
+MAX_QUEUED = 20
+"""Messages that may wait in one lane; the next is refused, so that a stuck model does not fill the memory."""
+HISTORY_MESSAGES = 80
+"""At most this many stored messages go to the model (DESIGN 12)."""
+REMEMBERED_RUNS = 1000
+REMEMBERED_MS = 600_000
+"""How many ended runs ``agent.wait`` can still answer for, and for how long (OPENCLAW-V3 6.6)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbound:
+    """A message on its way in.
+
+    ``run_id`` is the client's idempotency key. ``history`` replaces the stored transcript as the conversation so far,
+    for HTTP clients that send it themselves. ``wire_key`` is the session key as the client wrote it; "" for a run that
+    is known by its session id alone, which has no ``chat`` events.
+    """
+
+    caller: Caller
+    key: SessionKey
+    run_id: RunId
+    kind: RunKind
+    content: tuple[TextBlock | ImageBlock, ...]
+    model: str = ""
+    system: str = ""
+    history: tuple[Message, ...] | None = None
+    options: ModelOptions = ModelOptions()
+    timeout_s: float | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+    wire_key: str = ""
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended. ``message`` is what is stored, complete or as far as it came."""
+
+    run_id: RunId
+    status: RunStatus
+    message: AssistantMessage
+    session_id: str
+    started_at_ms: int
+    ended_at_ms: int
+    stop_reason: str = ""
+    exception: Exception | None = None
+
+    @property
+    def error(self) -> str:
+        """What went wrong, for people; "" for a run that is ``ok``."""
+        return self.message.error_message or ""
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the run; zeros when the model did not say."""
+        return self.message.usage or Usage(input=0, output=0, cache_read=0, cache_write=0, total=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The idempotency key was used before: nothing ran. ``run`` is there while the first one still runs."""
+
+    status: str
+    response: bytes | None
+    run: "Run | None"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The last event that a run's listeners get."""
+
+    result: RunResult
+
+
+Listener: TypeAlias = Callable[[ModelEvent | RunEnded], None]
+
+
+class Run:
+    """A message that was accepted, until its answer is stored."""
+
+    def __init__(self, inbound: Inbound, session: Session, entry_id: EntryId, accepted_at_ms: int) -> None:
+        self.inbound = inbound
+        self.session = session
+        self.entry_id = entry_id
+        self.accepted_at_ms = accepted_at_ms
+        self.started_at_ms = 0
+        self.stop_reason = ""
+        self.shown: list[TextDelta | ThinkingDelta] = []
+        self.source: Started | None = None
+        self._model_call: asyncio.Task[Finished] | None = None
+        self._listeners: list[Listener] = []
+        self._result: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
+
+    @property
+    def run_id(self) -> RunId:
+        return self.inbound.run_id
+
+    @property
+    def key(self) -> SessionKey:
+        return self.inbound.key
+
+    @property
+    def owner(self) -> UserId:
+        return self.inbound.caller.user_id
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` with every event from now on, in order, on the loop; returns the unsubscriber."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    async def wait(self) -> RunResult:
+        """The result; a model's failure is in it, not raised. Cancelling the wait does not touch the run."""
+        return await asyncio.shield(self._result)
+
+    def abort(self, stop_reason: str) -> None:
+        """Stop the run, queued or running; its partial answer is kept. The first reason given stands."""
+        if not self.stop_reason and not self._result.done():
+            self.stop_reason = stop_reason
+            if self._model_call is not None:
+                self._model_call.cancel()
+
+    def emit(self, event: ModelEvent | RunEnded) -> None:
+        """Tell the listeners."""
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def call(self, task: asyncio.Task[Finished]) -> None:
+        """The model is being asked by ``task``."""
+        self._model_call = task
+
+    def end(self, result: RunResult) -> None:
+        """The result is stored."""
+        self._result.set_result(result)
+        self.emit(RunEnded(result))
+
+    def fail(self, error: BaseException) -> None:
+        """The run could not even be stored."""
+        if not self._result.done():
+            self._result.set_exception(error)
+            self._result.exception()  # nobody has to be waiting
+
+
+class Runs:
+    """Accepts messages and runs them, in order within a session and at the same time across sessions."""
+
+    def __init__(
+        self,
+        *,
+        turns: TurnStore,
+        transcripts: TranscriptStore,
+        router: Router,
+        broadcaster: Broadcaster,
+        tasks: Supervisor,
+        timeout_s: float,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._turns = turns
+        self._transcripts = transcripts
+        self._router = router
+        self._broadcaster = broadcaster
+        self._tasks = tasks
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._lanes: dict[SessionKey, deque[Run]] = {}
+        self._active: dict[tuple[UserId, RunId], Run] = {}
+        self._ended: OrderedDict[tuple[UserId, RunId], RunResult] = OrderedDict()
+        self._waiters: dict[tuple[UserId, RunId], set[asyncio.Future[RunResult]]] = {}
+        self._closing = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop every run; what was shown is stored as interrupted."""
+        self._closing = True
+        runs = list(self._active.values())
+        for run in runs:
+            run.abort("shutdown")
+        await asyncio.gather(*(run.wait() for run in runs), return_exceptions=True)
+
+    async def submit(self, inbound: Inbound) -> Run | Repeat:
+        """Take a message. It is stored when this returns, and its run starts when its lane is free.
+
+        A run id that its owner used within 24 hours runs nothing; what is known of the first is returned.
+
+        Raises:
+            RequestError: the lane is full, or the gateway is shutting down (``UNAVAILABLE``, retryable).
+            StorageUnavailable: the message could not be stored; nothing was.
+        """
+        if self._closing:
+            raise RequestError(
+                "the gateway is shutting down", code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=2000
+            )
+        identity = (inbound.caller.user_id, inbound.run_id)
+        if (running := self._active.get(identity)) is not None:
+            return Repeat("running", None, running)
+        lane = self._lanes.get(inbound.key)
+        if lane is not None and len(lane) > MAX_QUEUED:
+            raise RequestError(
+                f"{MAX_QUEUED} messages are waiting in this session already",
+                code=ErrorCode.UNAVAILABLE,
+                retryable=True,
+                retry_after_ms=5000,
+            )
+        accepted_at_ms = self._clock()
+        begun = await self._turns.begin(
+            owner=inbound.caller.user_id,
+            key=inbound.key,
+            run_id=inbound.run_id,
+            kind=inbound.kind,
+            payload=encode_message(UserMessage(content=list(inbound.content), timestamp=accepted_at_ms)),
+            origin=inbound.origin,
+            display_name=inbound.origin.get("label", ""),
+            session_id=inbound.session_id or None,
+            now_ms=accepted_at_ms,
+        )
+        if isinstance(begun, TurnRepeated):
+            return Repeat(begun.status, begun.response, self._active.get(identity))
+        run = Run(inbound, begun.session, begun.entry_id, accepted_at_ms)
+        self._active[identity] = run
+        lane = self._lanes.get(inbound.key)
+        if lane is None:
+            lane = self._lanes[inbound.key] = deque()
+            self._tasks.start(self._work(inbound.key, lane), name=f"lane {inbound.key}")
+        lane.append(run)
+        return run
+
+    def active(self, owner: UserId, key: SessionKey | None = None) -> list[Run]:
+        """The runs of a person that are queued or running, in the order they came; of one session if ``key`` is given."""
+        return [run for run in self._active.values() if run.owner == owner and key in (None, run.key)]
+
+    async def abort(self, owner: UserId, key: SessionKey, *, stop_reason: str, run_id: str | None = None) -> list[RunId]:
+        """Stop the session's runs, or only ``run_id``, and wait until their end is stored and told.
+
+        Raises:
+            RequestError: ``run_id`` runs in another session.
+        """
+        if run_id is None:
+            runs = self.active(owner, key)
+        else:
+            run = self._active.get((owner, RunId(run_id)))
+            if run is not None and run.key != key:
+                raise RequestError("runId does not match sessionKey")
+            runs = [] if run is None else [run]
+        for run in runs:
+            run.abort(stop_reason)
+        await asyncio.gather(*(run.wait() for run in runs), return_exceptions=True)
+        return [run.run_id for run in runs]
+
+    async def result(self, owner: UserId, run_id: RunId, *, timeout_s: float) -> RunResult | None:
+        """The end of a run, waiting for it up to ``timeout_s`` even if it has not begun; ``None`` if it did not come."""
+        identity = (owner, run_id)
+        self._forget_old()
+        if (result := self._ended.get(identity)) is not None:
+            return result
+        waiter: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
+        waiters = self._waiters.setdefault(identity, set())
+        waiters.add(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        except TimeoutError:
+            return None
+        finally:
+            waiters.discard(waiter)
+            if not waiters:
+                self._waiters.pop(identity, None)
+
+    async def _work(self, key: SessionKey, lane: deque[Run]) -> None:
+        """Run a lane until it is empty."""
+        try:
+            while lane:
+                run = lane[0]
+                try:
+                    with log_context(user_id=run.owner, run_id=run.run_id):
+                        await self._execute(run)
+                except Exception as exc:
+                    log.exception("run %s could not be finished", run.run_id)
+                    run.fail(exc)
+                finally:
+                    lane.popleft()
+                    self._active.pop((run.owner, run.run_id), None)
+        finally:
+            del self._lanes[key]
+
+    async def _execute(self, run: Run) -> None:
+        inbound = run.inbound
+        events = RunEvents(
+            self._broadcaster,
+            owner=run.owner,
+            key=run.key,
+            run_id=run.run_id,
+            with_session_key=bool(inbound.wire_key),
+            clock=self._clock,
+        )
+        run.started_at_ms = self._clock()
+        log.info("run started: %s in %s", inbound.kind, run.key)
+        finished: Finished | None = None
+        if not run.stop_reason:
+            events.started(run.started_at_ms)
+            finished = await self._ask(run, events)
+        message = self._final_message(run, finished)
+        status = _status(run, message)
+        result = RunResult(
+            run_id=run.run_id,
+            status=status,
+            message=message,
+            session_id=run.session.session_id,
+            started_at_ms=run.started_at_ms,
+            ended_at_ms=self._clock(),
+            stop_reason=run.stop_reason,
+            exception=finished.error if finished is not None else None,
+        )
+        run.session = await self._store(run, result)
+        self._tell(events, result)
+        self._remember(run, result)
+        run.end(result)
+        log.info("run ended: %s after %d ms", status, result.ended_at_ms - result.started_at_ms)
+
+    async def _ask(self, run: Run, events: RunEvents) -> Finished | None:
+        """Ask the model until it is done, aborted or out of time; ``None`` when it was stopped."""
+        task = self._tasks.start(self._converse(run, events), name=f"run {run.run_id}")
+        run.call(task)
+        timeout_s = run.inbound.timeout_s if run.inbound.timeout_s is not None else self._timeout_s
+        try:
+            await asyncio.wait({task}, timeout=timeout_s or None)
+            if not task.done():
+                run.abort("timeout")
+                await asyncio.wait({task})
+        except asyncio.CancelledError:
+            run.abort("shutdown")
+            await asyncio.wait({task})
+        return None if task.cancelled() else task.result()
+
+    async def _converse(self, run: Run, events: RunEvents) -> Finished:
+        request = await self._request(run)
+        async with aclosing(run_turn(self._router, request)) as turn:
+            async for event in turn:
+                if isinstance(event, TextDelta):
+                    run.shown.append(event)
+                    events.add_text(event.text)
+                elif isinstance(event, Finished):
+                    run.emit(event)
+                    return event
+                elif isinstance(event, ThinkingDelta):
+                    run.shown.append(event)
+                elif isinstance(event, Started):
+                    run.source = event
+                    if event.tried:
+                        events.fell_back(_fallback(event))
+                run.emit(event)
+        raise AssertionError("a turn ends with Finished")
+
+    async def _request(self, run: Run) -> ModelRequest:
+        inbound = run.inbound
+        resolved = self._router.resolve(inbound.model or run.session.model)
+        system = (system_prompt(), inbound.system) if inbound.system else (system_prompt(),)
+        own = UserMessage(content=list(inbound.content), timestamp=run.accepted_at_ms)
+        before = inbound.history if inbound.history is not None else await self._stored_history(run)
+        return ModelRequest(
+            model=inbound.model or run.session.model,
+            system=system,
+            messages=within_window([*before, own], system=system, window_tokens=resolved.context_window),
+            options=inbound.options,
+            purpose=inbound.kind,
+        )
+
+    async def _stored_history(self, run: Run) -> list[Message]:
+        """What was said before ``run``, without the messages that wait in the lane behind it."""
+        waiting = {queued.entry_id for queued in self._lanes[run.key]}
+        entries = await self._transcripts.history(
+            run.owner, run.session.session_id, limit=HISTORY_MESSAGES + len(waiting)
+        )
+        return [
+            decode_message(entry.payload) for entry in entries if entry.kind == "message" and entry.id not in waiting
+        ]
+
+    def _final_message(self, run: Run, finished: Finished | None) -> AssistantMessage:
+        if finished is not None:
+            return finished.message
+        return AssistantMessage(
+            content=[TextBlock(text=text)] if (text := "".join(d.text for d in run.shown if isinstance(d, TextDelta))) else [],
+            api=run.source.api if run.source else "",
+            provider=run.source.provider if run.source else "",
+            model=run.source.model if run.source else "",
+            stop_reason="aborted",
+            error_message=_STOPPED.get(run.stop_reason, "aborted"),
+            timestamp=self._clock(),
+        )
+
+    async def _store(self, run: Run, result: RunResult) -> Session:
+        message = result.message
+        usage = message.usage
+        return await self._turns.finish(
+            owner=run.owner,
+            kind=run.inbound.kind,
+            run_id=run.run_id,
+            entries=[NewEntry("message", encode_message(message))],
+            usage=[]
+            if usage is None
+            else [
+                UsageRecord(
+                    provider=message.provider,
+                    model=message.model,
+                    input=usage.input,
+                    output=usage.output,
+                    cache_read=usage.cache_read,
+                    cache_write=usage.cache_write,
+                    cost_microusd=usage.cost_microusd,
+                    at_ms=result.ended_at_ms,
+                )
+            ],
+            status=result.status,
+            response=msgspec.json.encode(run_response(result)),
+            model=message.model,
+            provider=message.provider,
+            context_tokens=self._context_tokens(message),
+            now_ms=result.ended_at_ms,
+        )
+
+    def _context_tokens(self, message: AssistantMessage) -> int | None:
+        if not message.provider:
+            return None
+        return self._router.context_window(message.provider, message.model)
+
+    def _tell(self, events: RunEvents, result: RunResult) -> None:
+        message = result.message
+        text = text_of(message)
+        shown: dict[str, Any] | None = text_message(text, message.timestamp) if text else None
+        if result.status == "ok":
+            events.ended(result.ended_at_ms, shown)
+        elif result.status == "error":
+            events.failed(result.ended_at_ms, result.error, shown)
+        else:
+            events.aborted(result.stop_reason, shown)
+
+    def _remember(self, run: Run, result: RunResult) -> None:
+        identity = (run.owner, run.run_id)
+        self._ended[identity] = result
+        self._forget_old()
+        for waiter in self._waiters.get(identity, ()):
+            if not waiter.done():
+                waiter.set_result(result)
+
+    def _forget_old(self) -> None:
+        oldest_ms = self._clock() - REMEMBERED_MS
+        while self._ended:
+            first = next(iter(self._ended.values()))
+            if len(self._ended) <= REMEMBERED_RUNS and first.ended_at_ms >= oldest_ms:
+                break
+            self._ended.popitem(last=False)
+
+
+_STOPPED = {"timeout": "the run took longer than allowed", "shutdown": "interrupted: the gateway was stopped"}
+
+
+def _status(run: Run, message: AssistantMessage) -> RunStatus:
+    if run.stop_reason == "timeout":
+        return "timeout"
+    if run.stop_reason == "shutdown":
+        return "error"
+    if run.stop_reason:
+        return "aborted"
+    return "error" if message.stop_reason == "error" else "ok"
+
+
+def _fallback(started: Started) -> dict[str, Any]:
+    return {
+        "provider": started.provider,
+        "model": started.model,
+        "tried": [
+            {"provider": attempt.provider, "model": attempt.model, "error": attempt.message} for attempt in started.tried
+        ],
+    }
+
+
+def run_response(result: RunResult) -> dict[str, Any]:
+    """The final answer of ``agent`` (OPENCLAW-V3 6.6), also what a repeated key gets.
+
+    A model's failure is an answer, not a failure of the machinery: its text is the payload, as in OpenClaw, and
+    ``meta.error`` says what it was.
+    """
+    message, usage = result.message, result.usage
+    prompt_tokens = usage.input + usage.cache_read + usage.cache_write
+    meta: dict[str, Any] = {
+        "durationMs": result.ended_at_ms - result.started_at_ms,
+        "agentMeta": {
+            "sessionId": result.session_id,
+            "provider": message.provider,
+            "model": message.model,
+            "usage": {"input": usage.input, "output": usage.output, "total": usage.total},
+            "lastCallUsage": {
+                "input": usage.input,
+                "output": usage.output,
+                "cacheRead": usage.cache_read,
+                "cacheWrite": usage.cache_write,
+                "total": usage.total,
+            },
+            "promptTokens": prompt_tokens,
+        },
+        "aborted": result.status in ("aborted", "timeout"),
+        "stopReason": message.stop_reason,
+    }
+    text = text_of(message)
+    if result.status == "error":
+        meta["error"] = {"kind": type(result.exception).__name__, "message": result.error}
+        text = f"{text}\n\n{result.error}" if text else result.error
+    return {
+        "runId": result.run_id,
+        "status": "ok",
+        "summary": "aborted" if meta["aborted"] else "completed",
+        "result": {"payloads": [{"text": text, "mediaUrl": None}] if text else [], "meta": meta},
+    }
+
+

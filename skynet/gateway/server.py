@@ -1,0 +1,86 @@
+"""Listening: uvicorn with the gateway's socket class in place of its WebSocket protocol."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from skynet.gateway.connection import Gateway
+from skynet.gateway.socket import GatewaySocket
+
+GRACE_S = 10
+"""How long a stop waits for HTTP requests that are being answered."""
+BACKLOG = 2048
+
+
+class CannotListen(OSError):
+    """The address is taken or not this machine's."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening TCP socket; port 0 takes any free one.
+
+    Raises:
+        CannotListen: with words for the person who started the gateway.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG, reuse_port=False)
+    except OSError as exc:
+        reason = exc.strerror or str(exc)
+        raise CannotListen(exc.errno, f"cannot listen on {host}:{port}: {reason}") from exc
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server, told when it is ready."""
+
+    def __init__(self, gateway: Gateway, http: ASGIApp, *, on_ready: Callable[[str], None] | None = None) -> None:
+        super().__init__(
+            uvicorn.Config(
+                http,
+                http="httptools",
+                loop="none",  # the loop is made by whoever runs this
+                ws=partial(GatewaySocket, gateway=gateway),  # type: ignore[arg-type]
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=GRACE_S,
+                timeout_keep_alive=75,
+            )
+        )
+        self._gateway = gateway
+        self._on_ready = on_ready
+
+    @property
+    def connection_count(self) -> int:
+        """WebSocket connections that are ready."""
+        return len(self._gateway.broadcaster)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._on_ready is not None and sockets and self.started:
+            self._on_ready(url_of(sockets[0]))
+
+
+def url_of(listener: socket.socket) -> str:
+    """``ws://host:port`` of a listening socket, as a client on this machine would write it."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104  (shown, not bound)
+        host = "127.0.0.1"
+    return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's event loop where there is one."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
