@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import UNSET, UnsetType
 
+from skynet_protocol.events import DevicePairRequestedEvent
 from skynet_protocol.params import NonEmptyStr, NonNegativeInt, Params, Result
 
 
 class DevicePairListParams(Params, frozen=True):
     pass
-
-
-class DevicePairPending(Result):
-    """A pairing request; also the payload of ``device.pair.requested``."""
-
-    request_id: NonEmptyStr
-    device_id: NonEmptyStr
-    public_key: NonEmptyStr
-    ts: NonNegativeInt
-    display_name: NonEmptyStr | UnsetType = UNSET
-    platform: NonEmptyStr | UnsetType = UNSET
-    device_family: NonEmptyStr | UnsetType = UNSET
-    client_id: NonEmptyStr | UnsetType = UNSET
-    client_mode: NonEmptyStr | UnsetType = UNSET
-    role: NonEmptyStr | UnsetType = UNSET
-    roles: list[NonEmptyStr] | UnsetType = UNSET
-    scopes: list[NonEmptyStr] | UnsetType = UNSET
-    remote_ip: NonEmptyStr | UnsetType = UNSET
-    silent: bool | UnsetType = UNSET
-    is_repair: bool | UnsetType = UNSET
 
 
 class DeviceTokenSummary(Result):
@@ -64,7 +43,7 @@ class DevicePaired(Result):
 class DevicePairListResult(Result):
     """Pending newest first, paired by ``approved_at_ms`` descending."""
 
-    pending: list[DevicePairPending]
+    pending: list[DevicePairRequestedEvent]
     paired: list[DevicePaired]
 
 
@@ -117,12 +96,3 @@ class DeviceTokenRevokeResult(Result):
     device_id: str
     role: str
     revoked_at_ms: NonNegativeInt
-
-
-class DevicePairResolvedEvent(Result):
-    """Payload of ``device.pair.resolved``."""
-
-    request_id: str
-    device_id: str
-    decision: Literal["approved", "rejected"]
-    ts: NonNegativeInt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from skynet_protocol.params import LenientParams, NonEmptyStr, NonNegativeInt, Params, Result
 
@@ -44,19 +44,3 @@ class HeartbeatSummary(Result):
     prompt: str
     target: str
     ack_max_chars: NonNegativeInt
-
-
-class HeartbeatEvent(Result):
-    """Payload of the ``heartbeat`` event: a heartbeat run ended (OPENCLAW-V3 9)."""
-
-    ts: NonNegativeInt
-    status: Literal["sent", "ok-empty", "ok-token", "skipped", "failed"]
-    reason: str | UnsetType = UNSET
-    to: str | UnsetType = UNSET
-    preview: str | UnsetType = UNSET
-    duration_ms: NonNegativeInt | UnsetType = UNSET
-    has_media: bool | UnsetType = UNSET
-    channel: str | UnsetType = UNSET
-    account_id: str | UnsetType = UNSET
-    silent: bool | UnsetType = UNSET
-    indicator_type: Literal["ok", "alert", "error"] | UnsetType = UNSET

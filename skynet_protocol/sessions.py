@@ -27,7 +27,7 @@ class SessionsListParams(Params, frozen=True):
     search: str = ""
 
 
-class SessionDefaults(Result):
+class SessionModelDefaults(Result):
     """What a session without a model of its own uses."""
 
     model_provider: str | None
@@ -86,7 +86,7 @@ class SessionsListResult(Result):
     ts: NonNegativeInt
     path: str
     count: NonNegativeInt
-    defaults: SessionDefaults
+    defaults: SessionModelDefaults
     sessions: list[SessionListRow]
 
 

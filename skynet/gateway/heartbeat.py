@@ -3,7 +3,8 @@
 from collections import deque
 
 from skynet_memory.ids import UserId
-from skynet_protocol.heartbeat import HeartbeatEvent, HeartbeatSummary
+from skynet_protocol.events import HeartbeatEvent
+from skynet_protocol.heartbeat import HeartbeatSummary
 
 PROMPT = (
     "Read HEARTBEAT.md if it exists (workspace context). Follow it strictly. Do not infer or repeat old tasks from "

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType, structs
 from skynet.gateway.broadcast import Broadcaster
 from skynet_memory.ids import ConnId, Role, UserId, now_ms
 from skynet_protocol.connect import ClientInfo
+from skynet_protocol.events import PresenceEvent
 from skynet_protocol.frames import StateVersion
 from skynet_protocol.presence import PresenceEntry
 from skynet_users.caller import Caller
@@ -196,7 +197,7 @@ class PresenceTable:
         for user, role in audience.items():
             self._broadcaster.publish(
                 "presence",
-                {"presence": self._visible_to(user, role)},
+                PresenceEvent(presence=self._visible_to(user, role)),
                 owner=user,
                 state_version=self._versions.wire(),
             )
