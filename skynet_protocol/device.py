@@ -12,14 +12,6 @@ from typing import Literal, Self
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 from msgspec import UNSET
 
 from skynet_protocol.connect import ConnectParams, DeviceProof
@@ -116,7 +108,7 @@ class DeviceIdentity:
 
     def __init__(self, private_key: Ed25519PrivateKey) -> None:
         self._private_key = private_key
-        raw = private_key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        raw = private_key.public_key().public_bytes_raw()
         self.public_key = _base64url(raw)
         self.device_id = device_id_of(raw)
 
@@ -132,15 +124,21 @@ class DeviceIdentity:
     @classmethod
     def from_pem(cls, pem: str) -> Self:
         """From PKCS8 PEM, which is how OpenClaw's ``device.json`` keeps it; ``ValueError`` if it is not Ed25519."""
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # rare, and slow to import
+
         key = load_pem_private_key(pem.encode(), password=None)
         if not isinstance(key, Ed25519PrivateKey):
             raise ValueError(f"expected an Ed25519 key, got {type(key).__name__}")
         return cls(key)
 
     def private_pem(self) -> str:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
         return self._private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
     def public_pem(self) -> str:
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
         return self._private_key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     def sign(self, payload: bytes) -> str:
@@ -190,11 +188,13 @@ def _raw_public_key(text: str) -> bytes | None:
     """The key's raw bytes, from base64url, base64 or PEM."""
     if "BEGIN" not in text:
         return _decode_base64(text)
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
     try:
         key = load_pem_public_key(text.encode())
     except (ValueError, UnsupportedAlgorithm):
         return None
-    return key.public_bytes(Encoding.Raw, PublicFormat.Raw) if isinstance(key, Ed25519PublicKey) else None
+    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else None
 
 
 def _decode_base64(text: str) -> bytes | None:
