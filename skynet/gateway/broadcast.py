@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 from skynet_memory.ids import ConnId, SessionKey, UserId
 from skynet_protocol.events import EVENT_SCOPES, is_droppable
 from skynet_protocol.frames import EncodedEvent
-from skynet_protocol.scopes import READ, satisfies
+from skynet_protocol.scopes import Scope, satisfies
 
 if TYPE_CHECKING:
     from skynet.gateway.connection import Connection
+
+PUBLIC_EVENTS = frozenset({"tick", "shutdown"})
+"""Events that say nothing about anybody."""
 
 
 class Broadcaster:
@@ -99,5 +102,5 @@ class Broadcaster:
 
 
 def required_scope(event: str) -> str | None:
-    """The scope a connection needs to get ``event``; ``None`` for what everybody connected gets."""
-    return EVENT_SCOPES.get(event, READ)
+    """The scope a connection needs to get ``event``; ``None`` for what everybody connected gets, nodes too."""
+    return None if event in PUBLIC_EVENTS else EVENT_SCOPES.get(event, Scope.READ.value)

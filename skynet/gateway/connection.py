@@ -20,7 +20,7 @@ from skynet.gateway.peer import PeerInfo
 from skynet.gateway.presence import PresenceTable
 from skynet.supervisor import Supervisor
 from skynet_memory.ids import ConnId, SessionKey, now_ms
-from skynet_protocol.connect import ConnectParams, HelloOk, check_connect
+from skynet_protocol.connect import ConnectParams, HelloOk, read_connect, refuse_frame
 from skynet_protocol.errors import Refusal, RequestError, UnauthorizedRole
 from skynet_protocol.frames import (
     EncodedEvent,
@@ -32,7 +32,6 @@ from skynet_protocol.frames import (
     parse_request,
 )
 from skynet_protocol.methods import authorize
-from skynet_protocol.params import decode_params
 from skynet_users.caller import Caller
 
 log = logging.getLogger(__name__)
@@ -190,36 +189,32 @@ class Connection:
     def _first_frame(self, data: bytes) -> None:
         request = parse_request(data)
         if isinstance(request, Violation):
-            not_json = request.kind is ViolationKind.NOT_JSON
-            self._refuse(request.id, Refusal.not_json() if not_json else Refusal.not_a_request())
+            self._refuse(request.id, refuse_frame(request))
             return
-        if request.method != "connect":
-            self._refuse(request.id, Refusal.not_connect())
+        try:
+            params = read_connect(request)
+        except Refusal as refusal:
+            self._refuse(request.id, refusal)
             return
         self._phase = Phase.AUTHENTICATING
         self._wire.pause_reading("handshake")
-        self._handshake = self._gateway.tasks.start(self._connect(request), name="handshake")
+        self._handshake = self._gateway.tasks.start(self._connect(request.id, params), name="handshake")
 
-    async def _connect(self, request: Request) -> None:
+    async def _connect(self, request_id: str, params: ConnectParams) -> None:
         try:
-            try:
-                params = decode_params(request.params, CONNECT_DECODER, "connect")
-            except RequestError as exc:
-                raise Refusal.invalid_params(exc) from exc
-            check_connect(params)
             admission = await self._gateway.authenticator.admit(
                 params, self.peer, nonce=self._nonce, conn_id=self.conn_id
             )
             hello = await self._gateway.greet(admission, self.conn_id)
         except Refusal as refusal:
-            self._refuse(request.id, refusal)
+            self._refuse(request_id, refusal)
             return
         except Exception as exc:
-            self.send(encode_error(request.id, error_shape(exc)))
+            self.send(encode_error(request_id, error_shape(exc)))
             self._close(1011, "internal error")
             return
         if self._phase is Phase.AUTHENTICATING:
-            self._ready(request.id, params, admission, hello)
+            self._ready(request_id, params, admission, hello)
 
     def _ready(self, request_id: str, params: ConnectParams, admission: Admission, hello: HelloOk) -> None:
         """One loop step: hello-ok is the first frame after the challenge, and no event is missed after it."""
@@ -230,6 +225,9 @@ class Connection:
         self._wire.allow_frames_of(self._gateway.limits.frame_bytes)
         self._wire.send_text(encode_response(request_id, hello))
         self._gateway.broadcaster.add(self)
+        self._gateway.presence.connected(
+            self.caller, self.conn_id, params.client, remote_ip="" if self.caller.local else self.peer.address
+        )
         log.info(
             "connection ready: client %s %s, mode %s",
             self.caller.client_id,
@@ -298,8 +296,7 @@ class Connection:
         self._cancel_deadline()
         if was_ready:
             self._gateway.broadcaster.remove(self)
-            if self.caller.client_mode != "cli":
-                self._gateway.presence.disconnected(self.caller, self.conn_id)
+            self._gateway.presence.disconnected(self.caller, self.conn_id)
             log.info("connection closed", extra=self._log_context())
 
     def _cancel_deadline(self) -> None:

@@ -6,8 +6,6 @@ from skynet_memory.keys import build_key, parse_key
 from skynet_protocol.session_keys import FullKey, parse_wire_key
 from skynet_users.caller import Caller
 
-DEFAULT_AGENT = AgentId("main")
-
 
 def resolve_key(caller: Caller, wire_key: str) -> SessionKey:
     """The caller's own session that ``wire_key`` means (DESIGN 4).
@@ -23,7 +21,7 @@ def resolve_key(caller: Caller, wire_key: str) -> SessionKey:
     if isinstance(parsed, FullKey):
         if parsed.user != caller.user_id:
             raise SessionNotFound(wire_key)
-        return build_key(UserId(parsed.user), AgentId(parsed.agent), parsed.rest)
+        return build_key(UserId(parsed.user), AgentId(parsed.agent_id), parsed.rest)
     return build_key(caller.user_id, AgentId(parsed.agent_id), parsed.rest)
 
 

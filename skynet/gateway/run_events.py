@@ -4,9 +4,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import UNSET
+
 from skynet.gateway.broadcast import Broadcaster
 from skynet_memory.ids import RunId, SessionKey, UserId
-from skynet_protocol.events import AgentEvent, ChatEvent
+from skynet_protocol.events import (
+    AgentEvent,
+    AssistantData,
+    ChatEvent,
+    ChatMessage,
+    ChatState,
+    LifecycleEnd,
+    LifecycleError,
+    LifecycleStart,
+    assistant_message,
+)
 
 COALESCE_S = 0.05
 """At least this long between two deltas of a run after its first: a delta carries the whole text so far."""
@@ -48,7 +60,7 @@ class RunEvents:
 
     def started(self, at_ms: int) -> None:
         """The run left its lane."""
-        self._agent("lifecycle", {"phase": "start", "startedAt": at_ms})
+        self._agent("lifecycle", LifecycleStart(started_at=at_ms))
 
     def add_text(self, delta: str) -> None:
         """The model said more."""
@@ -67,19 +79,24 @@ class RunEvents:
         """Another model than the first choice answers."""
         self._agent("lifecycle", {"phase": "fallback", **data})
 
-    def ended(self, at_ms: int, message: dict[str, Any] | None) -> None:
+    def ended(self, at_ms: int, message: ChatMessage | None) -> None:
         """The run is over and stored."""
         self._flush_rest()
-        self._agent("lifecycle", {"phase": "end", "endedAt": at_ms})
+        self._agent("lifecycle", LifecycleEnd(ended_at=at_ms))
         self._chat("final", message=message)
 
-    def failed(self, at_ms: int, error: str, message: dict[str, Any] | None) -> None:
+    def answered(self, message: ChatMessage) -> None:
+        """The gateway answered in place of a model: one final event and no others (OPENCLAW-V3 7.7)."""
+        self._seq += 1
+        self._chat("final", message=message)
+
+    def failed(self, at_ms: int, error: str, message: ChatMessage | None) -> None:
         """The run ended with an error; ``message`` holds the text so far, if there was any."""
         self._flush_rest()
-        self._agent("lifecycle", {"phase": "error", "error": error, "endedAt": at_ms})
+        self._agent("lifecycle", LifecycleError(error=error, ended_at=at_ms))
         self._chat("error", error_message=error, message=message)
 
-    def aborted(self, stop_reason: str, message: dict[str, Any] | None) -> None:
+    def aborted(self, stop_reason: str, message: ChatMessage | None) -> None:
         """Somebody stopped the run. No lifecycle event follows (OPENCLAW-V3 7.6)."""
         self._cancel_timer()
         self._seq += 1
@@ -92,8 +109,8 @@ class RunEvents:
         delta = text[self._sent_chars :]
         self._sent_chars = len(text)
         self._next_flush = asyncio.get_running_loop().time() + COALESCE_S
-        self._agent("assistant", {"text": text, "delta": delta})
-        self._chat("delta", message=text_message(text, self._clock()))
+        self._agent("assistant", AssistantData(text=text, delta=delta))
+        self._chat("delta", message=assistant_message(text, self._clock()))
 
     def _flush_rest(self) -> None:
         """The ``agent`` stream has to be whole at its end; ``chat`` has its final for that."""
@@ -102,14 +119,14 @@ class RunEvents:
         if len(text) > self._sent_chars:
             delta = text[self._sent_chars :]
             self._sent_chars = len(text)
-            self._agent("assistant", {"text": text, "delta": delta})
+            self._agent("assistant", AssistantData(text=text, delta=delta))
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _agent(self, stream: str, data: dict[str, Any]) -> None:
+    def _agent(self, stream: str, data: object) -> None:
         self._seq += 1
         seq, ts = self._seq, self._clock()
         self._broadcaster.publish_to_session(
@@ -117,29 +134,38 @@ class RunEvents:
             self._key,
             lambda form: AgentEvent(
                 run_id=self._run_id,
-                stream=stream,
-                data=data,
                 seq=seq,
+                stream=stream,
                 ts=ts,
-                **({"session_key": form} if self._with_session_key else {}),
+                data=data,
+                session_key=form if self._with_session_key else UNSET,
             ),
             owner=self._owner,
         )
 
-    def _chat(self, state: str, **fields: Any) -> None:
+    def _chat(
+        self,
+        state: ChatState,
+        *,
+        message: ChatMessage | None = None,
+        error_message: str | None = None,
+        stop_reason: str | None = None,
+    ) -> None:
         # A run that is known by its session id alone has no chat events (OPENCLAW-V3 6.6).
         if not self._with_session_key:
             return
-        present = {name: value for name, value in fields.items() if value is not None}
         self._broadcaster.publish_to_session(
             "chat",
             self._key,
-            lambda form: ChatEvent(run_id=self._run_id, session_key=form, seq=self._seq, state=state, **present),
+            lambda form: ChatEvent(
+                run_id=self._run_id,
+                session_key=form,
+                seq=self._seq,
+                state=state,
+                message=UNSET if message is None else message,
+                error_message=UNSET if error_message is None else error_message,
+                stop_reason=UNSET if stop_reason is None else stop_reason,
+            ),
             owner=self._owner,
             droppable=state == "delta",
         )
-
-
-def text_message(text: str, timestamp_ms: int) -> dict[str, Any]:
-    """An assistant's message as ``chat`` events carry it."""
-    return {"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": timestamp_ms}

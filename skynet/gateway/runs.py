@@ -8,9 +8,10 @@ once: stored first, told afterwards.
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -18,7 +19,7 @@ import msgspec
 
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.context import within_window
-from skynet.gateway.run_events import RunEvents, text_message
+from skynet.gateway.run_events import RunEvents
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
 from skynet_agent.events import Finished, ModelEvent, Started, TextDelta, ThinkingDelta
@@ -42,7 +43,9 @@ from skynet_memory.sessions import Session
 from skynet_memory.transcripts import TranscriptStore
 from skynet_memory.turns import NewEntry, TurnRepeated, TurnStore
 from skynet_memory.usage import UsageRecord
+from skynet_protocol.chat import Attachments, add_time_prefix
 from skynet_protocol.errors import ErrorCode, RequestError
+from skynet_protocol.events import assistant_message
 from skynet_users.caller import Caller
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,8 @@ class Inbound:
     """A message on its way in.
 
     ``run_id`` is the client's idempotency key. ``history`` replaces the stored transcript as the conversation so far,
-    for HTTP clients that send it themselves. ``wire_key`` is the session key as the client wrote it; "" for a run that
+    for HTTP clients that send it themselves. ``reply`` answers in place of the model (a command); such a message is not
+    stored, only its answer. ``wire_key`` is the session key as the client wrote it; "" for a run that
     is known by its session id alone, which has no ``chat`` events.
     """
 
@@ -77,6 +81,8 @@ class Inbound:
     system: str = ""
     history: tuple[Message, ...] | None = None
     options: ModelOptions = ModelOptions()
+    thinking: str = ""
+    reply: Callable[[], Awaitable[str]] | None = None
     timeout_s: float | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     wire_key: str = ""
@@ -266,7 +272,9 @@ class Runs:
             key=inbound.key,
             run_id=inbound.run_id,
             kind=inbound.kind,
-            payload=encode_message(UserMessage(content=list(inbound.content), timestamp=accepted_at_ms)),
+            payload=None
+            if inbound.reply is not None
+            else encode_message(UserMessage(content=list(inbound.content), timestamp=accepted_at_ms)),
             origin=inbound.origin,
             display_name=inbound.origin.get("label", ""),
             session_id=inbound.session_id or None,
@@ -286,6 +294,10 @@ class Runs:
     def active(self, owner: UserId, key: SessionKey | None = None) -> list[Run]:
         """The runs of a person that are queued or running, in the order they came; of one session if ``key`` is given."""
         return [run for run in self._active.values() if run.owner == owner and key in (None, run.key)]
+
+    async def known(self, owner: UserId, kind: RunKind, run_id: RunId) -> bool:
+        """Whether this idempotency key was used in the last 24 hours."""
+        return (owner, run_id) in self._active or await self._turns.lookup(owner, kind, run_id) is not None
 
     async def abort(self, owner: UserId, key: SessionKey, *, stop_reason: str, run_id: str | None = None) -> list[RunId]:
         """Stop the session's runs, or only ``run_id``, and wait until their end is stored and told.
@@ -354,7 +366,9 @@ class Runs:
         run.started_at_ms = self._clock()
         log.info("run started: %s in %s", inbound.kind, run.key)
         finished: Finished | None = None
-        if not run.stop_reason:
+        if inbound.reply is not None:
+            finished = Finished(gateway_message(await inbound.reply(), run.started_at_ms))
+        elif not run.stop_reason:
             events.started(run.started_at_ms)
             finished = await self._ask(run, events)
         message = self._final_message(run, finished)
@@ -370,7 +384,10 @@ class Runs:
             exception=finished.error if finished is not None else None,
         )
         run.session = await self._store(run, result)
-        self._tell(events, result)
+        if inbound.reply is not None:
+            events.answered(assistant_message(text_of(message), message.timestamp))
+        else:
+            self._tell(events, result)
         self._remember(run, result)
         run.end(result)
         log.info("run ended: %s after %d ms", status, result.ended_at_ms - result.started_at_ms)
@@ -484,7 +501,7 @@ class Runs:
     def _tell(self, events: RunEvents, result: RunResult) -> None:
         message = result.message
         text = text_of(message)
-        shown: dict[str, Any] | None = text_message(text, message.timestamp) if text else None
+        shown = assistant_message(text, message.timestamp) if text else None
         if result.status == "ok":
             events.ended(result.ended_at_ms, shown)
         elif result.status == "error":
@@ -510,6 +527,28 @@ class Runs:
 
 
 _STOPPED = {"timeout": "the run took longer than allowed", "shutdown": "interrupted: the gateway was stopped"}
+
+
+def user_content(
+    text: str, attachments: Attachments, now: datetime
+) -> tuple[TextBlock | ImageBlock, ...]:
+    """What a person said, as the model and the transcript get it: with the time in front, and the images."""
+    return (
+        TextBlock(text=add_time_prefix(text, now)),
+        *(ImageBlock(mime_type=image.mime_type, data=image.data) for image in attachments.images),
+    )
+
+
+def gateway_message(text: str, at_ms: int) -> AssistantMessage:
+    """A message that the gateway itself writes into a transcript (OPENCLAW-V3 8.4)."""
+    return AssistantMessage(
+        content=[TextBlock(text=text)],
+        api="openai-responses",
+        provider="openclaw",
+        model="gateway-injected",
+        stop_reason="stop",
+        timestamp=at_ms,
+    )
 
 
 def _status(run: Run, message: AssistantMessage) -> RunStatus:

@@ -1,0 +1,140 @@
+"""Messages that begin with a known ``/command``: answered by the gateway, without the model (OPENCLAW-V3 7.7)."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from skynet.gateway.keys import render_key
+from skynet.version import VERSION
+from skynet_agent.errors import UnknownModel
+from skynet_agent.router import Router
+from skynet_memory.ids import SessionKey
+from skynet_memory.sessions import Session, SessionChanges, SessionStore
+from skynet_users.caller import Caller
+
+GREETING = "A new conversation begins. Greet me in one or two sentences and ask what I would like to do."
+"""What the model is told when a bare ``/new`` or ``/reset`` starts a session."""
+
+LEVELS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "/think": ("thinkingLevel", ("off", "minimal", "low", "medium", "high", "xhigh")),
+    "/verbose": ("verboseLevel", ("off", "on", "full")),
+    "/reasoning": ("reasoningLevel", ("off", "on", "stream")),
+    "/elevated": ("elevatedLevel", ("off", "on", "ask", "full")),
+    "/usage": ("responseUsage", ("off", "tokens", "full")),
+}
+"""Commands that set a level of the session: the setting's name and its values."""
+
+HELP = """Commands:
+/help - this text
+/status - model, session and tokens
+/whoami - who the gateway thinks you are
+/model [name] - show or set the model of this session
+/models - the models there are
+/think, /verbose, /reasoning, /elevated, /usage [level] - show or set a level of this session
+/new, /reset [message] - begin a new conversation, with a message if you give one
+/stop - stop what is running"""
+
+
+class Resetter(Protocol):
+    """Ends a session's runs and gives it a new transcript."""
+
+    def __call__(self, caller: Caller, key: SessionKey) -> Awaitable[object]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A message that is a command: its name with the slash, lower case, and what follows it."""
+
+    name: str
+    argument: str
+
+
+def parse_command(message: str) -> Parsed | None:
+    """The command that ``message`` begins with; ``None`` for anything else, unknown ``/words`` included."""
+    text = message.strip()
+    if not text.startswith("/"):
+        return None
+    name, _, argument = text.partition(" ")
+    name = name.lower().rstrip(":")
+    return Parsed(name, argument.strip()) if name in NAMES else None
+
+
+class Commands:
+    """Answers commands. A command changes only the caller's own session."""
+
+    def __init__(self, *, sessions: SessionStore, router: Router, reset: Resetter) -> None:
+        self._sessions = sessions
+        self._router = router
+        self._reset = reset
+
+    async def answer(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        """The text that answers ``command``, after doing what it says."""
+        return await _HANDLERS[command.name](self, caller, key, command)
+
+    async def restart(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        """Begin a new conversation; returns the message its first run gets."""
+        await self._reset(caller, key)
+        return command.argument or GREETING
+
+    async def _help(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        return HELP
+
+    async def _status(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        session = await self._sessions.get(caller.user_id, key)
+        lines = [f"Skynet {VERSION}", f"Session: {render_key(key)}", f"Model: {self._model_of(session)}"]
+        if session is not None:
+            lines.append(f"Tokens: {session.input_tokens} in, {session.output_tokens} out")
+            lines += [
+                f"{setting}: {session.settings[setting]}" for setting, _ in LEVELS.values() if setting in session.settings
+            ]
+        return "\n".join(lines)
+
+    async def _whoami(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        scopes = ", ".join(sorted(caller.scopes)) or "none"
+        return f"Person: {caller.user_id}\nRole: {caller.role}\nScopes: {scopes}\nClient: {caller.client_id}"
+
+    async def _model(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        if not command.argument:
+            return f"Model: {self._model_of(await self._sessions.get(caller.user_id, key))}"
+        try:
+            resolved = self._router.resolve(command.argument)
+        except UnknownModel as exc:
+            return str(exc)
+        await self._sessions.patch(caller.user_id, key, SessionChanges(model=command.argument))
+        return f"Model: {resolved.provider}/{resolved.model}"
+
+    async def _models(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        models = [f"{model.provider}/{model.id}" for model in self._router.models()]
+        return "Models:\n" + "\n".join(models) if models else "No model is configured."
+
+    async def _level(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
+        setting, values = LEVELS[command.name]
+        level = command.argument.lower()
+        if not level:
+            session = await self._sessions.get(caller.user_id, key)
+            return f"{setting}: {session.settings.get(setting, 'default') if session else 'default'}"
+        if level not in values:
+            return f"{setting} is one of {', '.join(values)}; got {level[:40]!r}"
+        await self._sessions.patch(caller.user_id, key, SessionChanges(settings={setting: level}))
+        return f"{setting}: {level}"
+
+    def _model_of(self, session: Session | None) -> str:
+        try:
+            resolved = self._router.resolve(session.model if session is not None else "")
+        except UnknownModel as exc:
+            return f"{exc.name} (unknown)"
+        return f"{resolved.provider}/{resolved.model}"
+
+
+_HANDLERS: Mapping[str, Callable[[Commands, Caller, SessionKey, Parsed], Awaitable[str]]] = {
+    "/help": Commands._help,
+    "/commands": Commands._help,
+    "/status": Commands._status,
+    "/whoami": Commands._whoami,
+    "/model": Commands._model,
+    "/models": Commands._models,
+    **dict.fromkeys(LEVELS, Commands._level),
+}
+RESTARTS = ("/new", "/reset")
+"""Commands that begin a new conversation; what follows is its first message."""
+NAMES = frozenset((*_HANDLERS, *RESTARTS))

@@ -1,0 +1,76 @@
+import pytest
+
+from skynet.gateway.peer import PeerInfo, is_loopback, joined_headers, origin_allowed
+
+
+def peer(address: str = "127.0.0.1", **headers: str) -> PeerInfo:
+    headers = {"host": "127.0.0.1:18789", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return PeerInfo(address=address, port=50000, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.1", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("::ffff:127.0.0.1", True),
+        ("localhost", True),
+        ("LOCALHOST", True),
+        ("10.0.0.1", False),
+        ("", False),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+    ],
+)
+def test_is_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        (peer(), True),
+        (peer(host="localhost:1"), True),
+        (peer(host="home.tail1.ts.net"), True),
+        (peer(host="[::1]:18789"), True),
+        (peer("192.0.2.9"), False),
+        (peer(host="evil.example"), False),
+        (peer(host=""), False),
+        (peer(host="[::1"), False),
+        (peer(x_forwarded_for="192.0.2.1"), False),
+        (peer(forwarded="for=192.0.2.1"), False),
+    ],
+)
+def test_local_needs_address_host_and_no_proxy(subject: PeerInfo, expected: bool) -> None:
+    assert subject.local is expected
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "allowed", "expected"),
+    [
+        ("http://localhost:5173", "127.0.0.1:18789", (), True),
+        ("http://127.0.0.1:18789", "localhost:18789", (), True),
+        ("http://evil.example", "127.0.0.1:18789", (), False),
+        ("http://localhost", "gateway.example", (), False),
+        ("https://Home.example", "gateway.example", ("https://home.example/",), True),
+        ("https://home.example:8443", "gateway.example", ("https://home.example",), False),
+        ("null", "127.0.0.1", (), False),
+        ("", "127.0.0.1", (), False),
+        ("http://[::1", "127.0.0.1", (), False),
+        ("file://localhost", "127.0.0.1", (), False),
+        ("http://localhost, http://evil.example", "127.0.0.1", (), False),
+    ],
+)
+def test_origin_rule(origin: str, host: str, allowed: tuple[str, ...], expected: bool) -> None:
+    assert origin_allowed(peer(origin=origin, host=host), allowed) is expected
+
+
+def test_a_missing_origin_fails() -> None:
+    assert not origin_allowed(peer(), ())
+
+
+def test_headers_that_come_twice_are_joined() -> None:
+    headers = joined_headers([("Origin", "http://localhost"), ("origin", "http://evil.example"), ("Host", "a")])
+    assert headers == {"origin": "http://localhost, http://evil.example", "host": "a"}
