@@ -260,6 +260,8 @@ class Database:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
+        # SQLite's own lower() knows only ASCII
+        connection.create_function("casefold", 1, str.casefold, deterministic=True)
         if read_only:
             connection.execute("PRAGMA query_only = ON")
 
