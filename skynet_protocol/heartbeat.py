@@ -1,4 +1,4 @@
-"""``wake``, ``last-heartbeat``, ``set-heartbeats`` (OPENCLAW-V3 6.3), and the heartbeat part of ``health``, ``status``."""
+"""``wake``, ``last-heartbeat``, ``set-heartbeats``, and heartbeats in ``health`` and ``status`` (OPENCLAW-V3 6.3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Stored transcript entries as clients see them: the messages of ``chat.history`` and the lines of a preview.
 
-The stored JSON already has OpenClaw's shapes (OPENCLAW-V3 8.4); what is left is to take out what is not for showing and to
-keep every answer within its limits.
+The stored JSON already has OpenClaw's shapes (OPENCLAW-V3 8.4); what is left is to take out what is not for showing and
+to keep every answer within its limits.
 """
 
 import re
