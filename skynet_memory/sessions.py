@@ -244,15 +244,16 @@ def new_session(
     *,
     origin: Mapping[str, Json] | None = None,
     display_name: str = "",
+    session_id: SessionId | None = None,
 ) -> dict[str, Value]:
-    """The values of ``upsert`` for a session that may not exist yet."""
+    """The values of ``upsert`` for a session that may not exist yet; ``session_id`` is the id it then gets."""
     parsed = parse_key(key)
     if parsed.user != owner:
         raise SessionNotFound(key)
     return {
         "owner": owner,
         "key": key,
-        "session_id": new_id(),
+        "session_id": session_id or new_id(),
         "agent_id": parsed.agent,
         "name": parsed.name,
         "origin": _write_json(origin or {}),

@@ -11,7 +11,7 @@ import msgspec
 
 from skynet_memory.database import Database, Row, Statements
 from skynet_memory.errors import RunNotOpen, SessionNotFound
-from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId
+from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId, now_ms
 from skynet_memory.sessions import Json, Session, new_session, read_session, topic, upsert
 from skynet_memory.transcripts import Chain, NewEntry
 from skynet_memory.usage import UsageRecord
@@ -73,15 +73,18 @@ class TurnStore:
         payload: bytes | None,
         origin: Mapping[str, Json] | None = None,
         display_name: str = "",
+        session_id: SessionId | None = None,
         now_ms: int,
     ) -> TurnBegun | TurnRepeated:
         """Get or create the session, claim the run and add the person's entry (``payload``, if any). Durable on return.
+
+        ``session_id`` is the id of a session that does not exist yet, for clients that choose it.
 
         Raises:
             InvalidSessionKey: not a key.
             SessionNotFound: another person's key.
         """
-        fresh = new_session(owner, key, now_ms, origin=origin, display_name=display_name)
+        fresh = new_session(owner, key, now_ms, origin=origin, display_name=display_name, session_id=session_id)
         chain = Chain([] if payload is None else [NewEntry("message", payload)])
         entry_id = chain.ids[0] if chain.ids else None
         values = {**chain.session_values(), "owner": owner, "key": key}
@@ -115,13 +118,16 @@ class TurnStore:
         try:
             return TurnBegun(session=read_session(await self._db.write(work)), entry_id=entry_id)
         except _Repeated as repeated:
-            return TurnRepeated(
-                status=repeated.row["status"],
-                response=repeated.row["response"],
-                started_at_ms=repeated.row["started_at_ms"],
-                ended_at_ms=repeated.row["ended_at_ms"],
-                session_key=repeated.row["key"],
-            )
+            return _read_repeated(repeated.row)
+
+    async def lookup(self, owner: UserId, kind: str, run_id: RunId) -> TurnRepeated | None:
+        """What ``begin`` would say of a key that was used in the last 24 hours; writes nothing."""
+        row = await self._db.fetchone(
+            "SELECT status, response, started_at_ms, ended_at_ms, key FROM dedupe"
+            " WHERE owner = ? AND kind = ? AND run_id = ? AND started_at_ms > ?",
+            (owner, kind, run_id, now_ms() - DEDUPE_MS),
+        )
+        return None if row is None else _read_repeated(row)
 
     async def finish(
         self,
@@ -255,6 +261,16 @@ _INTERRUPT: Final = """
         updated_at_ms = max(:now_ms, updated_at_ms + 1)
     WHERE owner = :owner AND key = :key
 """
+
+
+def _read_repeated(row: Row) -> TurnRepeated:
+    return TurnRepeated(
+        status=row["status"],
+        response=row["response"],
+        started_at_ms=row["started_at_ms"],
+        ended_at_ms=row["ended_at_ms"],
+        session_key=row["key"],
+    )
 
 
 def _close(
