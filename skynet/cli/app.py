@@ -1,0 +1,89 @@
+"""Which commands there are; each is imported when it is used."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from cyclopts import App, CycloptsError
+
+from skynet.cli.errors import CliError, Exit
+from skynet.cli.output import print_error
+from skynet.version import VERSION
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "status": (
+        "skynet.cli.status:status",
+        "Show whether the gateway runs, which model answers, and what was said last.",
+    ),
+    "agent": ("skynet.cli.agent:agent", "Ask the assistant one thing."),
+    "chat": ("skynet.cli.chat:chat", "Talk with the assistant."),
+    "logs": ("skynet.cli.log_tail:logs", "Print the gateway's log."),
+    "gateway run": ("skynet.cli.run:run", "Run the gateway in the foreground."),
+    "sessions list": ("skynet.cli.sessions:list_sessions", "List your conversations, newest first."),
+    "sessions show": ("skynet.cli.sessions:show", "Print the last messages of a conversation."),
+    "config check": (
+        "skynet.cli.config:check",
+        "Say whether the configuration can be used, and what is wrong with it.",
+    ),
+    "config show": ("skynet.cli.config:show", "Print the configuration as it is used."),
+    "devices list": ("skynet.cli.devices:list_devices", "List the devices that ask to be paired, then those that are."),
+    "devices approve": ("skynet.cli.devices:approve", "Let a device in that asks for it."),
+    "devices reject": ("skynet.cli.devices:reject", "Refuse a device that asks to be let in."),
+    "devices remove": ("skynet.cli.devices:remove", "Forget a paired device."),
+}
+"""Every command: where it is, and what it is for. Named by import path, so that one does not pay for the others."""
+
+GROUPS: dict[str, str] = {
+    "gateway": "Run the gateway.",
+    "sessions": "Conversations that the gateway keeps.",
+    "config": "The configuration.",
+    "devices": "Clients that are paired with the gateway, or ask to be.",
+}
+
+
+def build_app() -> App:
+    """The command tree."""
+    app = App(name="skynet", help="A self-hosted AI gateway.", version=VERSION, version_flags=["--version"])
+    groups = {name: App(name=name, help=purpose) for name, purpose in GROUPS.items()}
+    for path, (function, purpose) in COMMANDS.items():
+        group, _, name = path.rpartition(" ")
+        (groups[group] if group else app).command(function, name=name, help=purpose)
+    for group_app in groups.values():
+        app.command(group_app)
+    return app
+
+
+def run_app(arguments: Sequence[str]) -> int:
+    """Parse and run one command; returns its exit code and leaves no traceback of what a user can cause."""
+    as_json = "--json" in arguments
+    try:
+        app = build_app()
+        result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        if asyncio.iscoroutine(result):
+            result = asyncio.run(_owned(result))
+    except CycloptsError as exc:
+        print_error(CliError(str(exc), exit_code=Exit.USAGE, code="usage", hint="see: skynet --help"), as_json=as_json)
+        return Exit.USAGE
+    except CliError as exc:
+        print_error(exc, as_json=as_json)
+        return exc.exit_code
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return Exit.FAILED
+    return result if isinstance(result, int) else Exit.OK
+
+
+async def _owned(command: Coroutine[Any, Any, object]) -> object:
+    return await command
+
+
+def _forget_stdout() -> None:
+    """The reader of a pipe has gone; what is still buffered for it must not raise again at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

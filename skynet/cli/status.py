@@ -1,0 +1,58 @@
+"""``skynet status``."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from skynet.cli.client import open_client
+from skynet.cli.output import ago, print_fields, print_json, print_table
+from skynet.cli.target import GatewayOptions, find_target
+
+NO_OPTIONS = GatewayOptions()
+
+
+async def status(*, options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS) -> None:
+    """Show whether the gateway runs, which model answers, and the latest conversations."""
+    async with open_client(find_target(options)) as client:
+        health = await client.request("health")
+        state = await client.request("status")
+        hello = client.hello
+        snapshot = hello.get("snapshot") or {}
+        if options.json:
+            facts = {"url": client.target.url, "server": hello["server"], "uptimeMs": snapshot.get("uptimeMs")}
+            facts |= {"authMode": snapshot.get("authMode"), "health": health, "status": state}
+            print_json(facts)
+            return
+    sessions = state.get("sessions") or {}
+    print_fields(
+        [
+            ("gateway", f"{client.target.url} (running)"),
+            ("version", str(hello["server"].get("version", ""))),
+            ("up", _duration(snapshot.get("uptimeMs"))),
+            ("auth", str(snapshot.get("authMode") or "")),
+            ("model", str((sessions.get("defaults") or {}).get("model") or "")),
+            ("state", str(snapshot.get("stateDir") or "")),
+            ("channels", ", ".join(map(str, state.get("channelSummary") or ()))),
+            ("sessions", str(sessions.get("count", ""))),
+        ]
+    )
+    print_table(("session", "model", "tokens", "last"), [_row(row) for row in sessions.get("recent") or ()])
+
+
+def _row(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    tokens = row.get("totalTokens")
+    updated = ago(row.get("updatedAt"), time.time_ns() // 1_000_000)
+    return str(row.get("key", "")), str(row.get("model") or ""), "" if tokens is None else str(tokens), updated
+
+
+def _duration(duration_ms: object) -> str:
+    if not isinstance(duration_ms, int | float):
+        return ""
+    minutes, seconds = divmod(int(duration_ms // 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [f"{value}{unit}" for value, unit in ((days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s")) if value]
+    return " ".join(parts[:2]) or "0s"
