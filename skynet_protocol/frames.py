@@ -63,6 +63,7 @@ class _RequestFrame(msgspec.Struct, forbid_unknown_fields=True):
 
 _frame_decoder = msgspec.json.Decoder(_RequestFrame)
 _json_decoder = msgspec.json.Decoder()
+_encode_json = msgspec.json.Encoder().encode
 
 
 def parse_request(data: bytes) -> Request | Violation:
@@ -72,14 +73,14 @@ def parse_request(data: bytes) -> Request | Violation:
             data.decode()
         frame = _frame_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _violation(data)
+        return _look_again(data)
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH:
         return _TOO_DEEP
     return Request(frame.id, frame.method, frame.params if frame.params else None)
 
 
-def _violation(data: bytes) -> Violation:
-    """Look again, without haste, at a frame that did not decode."""
+def _look_again(data: bytes) -> Request | Violation:
+    """Look without haste at a frame that did not decode."""
     try:
         frame: Any = _json_decoder.decode(data.decode())
     except RecursionError:
@@ -90,7 +91,10 @@ def _violation(data: bytes) -> Violation:
         return _NOT_OBJECT
     frame_id = frame.get("id")
     usable_id = frame_id if isinstance(frame_id, str) and frame_id else "invalid"
-    return Violation(ViolationKind.INVALID_FRAME, usable_id, _PREFIX + "; ".join(_problems(frame)))
+    problems = _problems(frame)
+    if not problems:  # an earlier duplicate of a key was wrong; now it is gone
+        return parse_request(_encode_json(frame))
+    return Violation(ViolationKind.INVALID_FRAME, usable_id, _PREFIX + "; ".join(problems))
 
 
 def _problems(frame: dict[str, Any]) -> list[str]:
@@ -120,9 +124,6 @@ def _depth(data: bytes) -> int:
     """How deep well-formed JSON is nested."""
     brackets = _STRING.sub(b"", data).translate(_STEP, _NOT_BRACKETS)
     return max(accumulate(step - 1 for step in brackets), default=0)
-
-
-_encode_json = msgspec.json.Encoder().encode
 
 
 def encode_response(id: str, payload: object) -> bytes:  # noqa: A002
