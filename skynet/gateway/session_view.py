@@ -1,0 +1,165 @@
+"""Stored sessions by OpenClaw's names: rows of lists, and the entry that ``sessions.patch`` and ``reset`` show."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from skynet_agent.errors import UnknownModel
+from skynet_agent.router import Router
+from skynet_memory.sessions import Session, SessionRow
+from skynet_protocol.health import SessionKind
+from skynet_protocol.sessions import DeliveryContext, SessionEntry, SessionListRow
+
+SETTINGS = (
+    "thinkingLevel",
+    "verboseLevel",
+    "reasoningLevel",
+    "elevatedLevel",
+    "responseUsage",
+    "sendPolicy",
+    "groupActivation",
+    "execHost",
+    "execSecurity",
+    "execAsk",
+    "execNode",
+    "spawnedBy",
+    "spawnDepth",
+)
+"""What a person may set on a session, by wire name; stored under the same names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """The model that a session's next message goes to first."""
+
+    provider: str
+    model: str
+    context_window: int | None
+
+
+def model_of(name: str, router: Router) -> ModelRef:
+    """What a session's own model name stands for, "" being the default.
+
+    A name that leads nowhere any more is shown as it is stored.
+    """
+    if not name:
+        default = router.default()
+        return ModelRef(default.provider, default.model, default.context_window)
+    try:
+        resolved = router.resolve(name)
+    except UnknownModel:
+        provider, _, model = name.partition("/")
+        return ModelRef(provider, model, None) if model else ModelRef("", name, None)
+    return ModelRef(resolved.provider, resolved.model, resolved.context_window)
+
+
+def wire_key(session: Session) -> str:
+    """``agent:main:main``, the form that OpenClaw clients know."""
+    return f"agent:{session.agent_id}:{session.name}"
+
+
+def kind_of(session: Session) -> SessionKind:
+    """Whether it is one person's conversation or a room's (OPENCLAW-V3 8.1)."""
+    if session.origin.get("chatType") in ("group", "channel"):
+        return "group"
+    key = f":{session.name}"
+    return "group" if ":group:" in key or ":channel:" in key else "direct"
+
+
+def setting(session: Session, name: str) -> str | UnsetType:
+    """One of :data:`SETTINGS` as it is set; unset when it is not, or is no text."""
+    return _text(session.settings, name)
+
+
+def list_row(session: SessionRow, model: ModelRef) -> SessionListRow:
+    """A row of ``sessions.list``; ``model`` is what ``model_of`` says of the session's."""
+    label = session.label or UNSET
+    # The context's size is known from the first answer until the conversation is cut.
+    fresh = session.total_tokens > 0
+    return SessionListRow(
+        key=wire_key(session),
+        kind=kind_of(session),
+        updated_at=session.updated_at_ms,
+        session_id=session.session_id,
+        system_sent=session.system_sent,
+        aborted_last_run=session.aborted_last_run,
+        total_tokens_fresh=fresh,
+        label=label,
+        display_name=session.display_name or label or _text(session.origin, "label"),
+        chat_type=_text(session.origin, "chatType"),
+        origin=dict(session.origin) or UNSET,
+        thinking_level=setting(session, "thinkingLevel"),
+        verbose_level=setting(session, "verboseLevel"),
+        reasoning_level=setting(session, "reasoningLevel"),
+        elevated_level=setting(session, "elevatedLevel"),
+        send_policy=setting(session, "sendPolicy"),
+        response_usage=setting(session, "responseUsage"),
+        input_tokens=session.input_tokens,
+        output_tokens=session.output_tokens,
+        total_tokens=session.total_tokens if fresh else UNSET,
+        model_provider=model.provider or UNSET,
+        model=model.model or UNSET,
+        context_tokens=model.context_window or session.context_tokens or UNSET,
+        derived_title=session.derived_title or UNSET,
+        last_message_preview=session.last_message or UNSET,
+        **_route(session),
+    )
+
+
+def entry(session: Session, router: Router) -> SessionEntry:
+    """The stored entry (OPENCLAW-V3 8.2)."""
+    override = model_of(session.model, router) if session.model else None
+    return SessionEntry(
+        session_id=session.session_id,
+        updated_at=session.updated_at_ms,
+        system_sent=session.system_sent,
+        aborted_last_run=session.aborted_last_run,
+        thinking_level=setting(session, "thinkingLevel"),
+        verbose_level=setting(session, "verboseLevel"),
+        reasoning_level=setting(session, "reasoningLevel"),
+        elevated_level=setting(session, "elevatedLevel"),
+        response_usage=setting(session, "responseUsage"),
+        send_policy=setting(session, "sendPolicy"),
+        group_activation=setting(session, "groupActivation"),
+        exec_host=setting(session, "execHost"),
+        exec_security=setting(session, "execSecurity"),
+        exec_ask=setting(session, "execAsk"),
+        exec_node=setting(session, "execNode"),
+        provider_override=override.provider if override is not None else UNSET,
+        model_override=override.model if override is not None else UNSET,
+        model_provider=session.last_provider or UNSET,
+        model=session.last_model or UNSET,
+        context_tokens=session.context_tokens or UNSET,
+        input_tokens=session.input_tokens,
+        output_tokens=session.output_tokens,
+        total_tokens=session.total_tokens,
+        total_tokens_fresh=session.total_tokens > 0 or not session.system_sent,
+        cache_read=session.cache_read,
+        cache_write=session.cache_write,
+        compaction_count=session.compaction_count,
+        label=session.label or UNSET,
+        display_name=session.display_name or UNSET,
+        chat_type=_text(session.origin, "chatType"),
+        origin=dict(session.origin) or UNSET,
+        spawned_by=setting(session, "spawnedBy"),
+        spawn_depth=depth if isinstance(depth := session.settings.get("spawnDepth"), int) else UNSET,
+        **_route(session),
+    )
+
+
+def _route(session: Session) -> dict[str, Any]:
+    """Where the last message came from, which is where an answer that is to be delivered goes."""
+    channel = _text(session.origin, "surface") or _text(session.origin, "provider")
+    to = _text(session.origin, "to")
+    account = _text(session.origin, "accountId")
+    if not (channel or to):
+        return {}
+    context = DeliveryContext(channel=channel, to=to, account_id=account)
+    return {"delivery_context": context, "last_channel": channel, "last_to": to, "last_account_id": account}
+
+
+def _text(values: Mapping[str, object], name: str) -> str | UnsetType:
+    value = values.get(name)
+    return value if isinstance(value, str) and value else UNSET
