@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from skynet_agent.errors import ProviderError, UnknownModel
-from skynet_agent.messages import AssistantMessage
+from skynet_agent.messages import AssistantMessage, StopReason, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A fragment of the tool call number ``index``; parallel calls may be interleaved.
+    """A fragment of the tool call number ``index`` (from 0); parallel calls may be interleaved.
 
     ``id`` and ``name`` are whole, and empty in fragments that only continue; ``arguments`` is a piece of JSON text.
     """
@@ -68,5 +68,15 @@ class Finished:
     error: ProviderError | UnknownModel | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a wire API closes its answer; the router makes ``Finished`` of it. ``usage`` carries no cost yet."""
+
+    stop_reason: StopReason
+    usage: Usage | None
+
+
 Delta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
+Part: TypeAlias = Delta | Ended
+"""What a wire API yields: deltas, then exactly one ``Ended``."""
 ModelEvent: TypeAlias = Started | Delta | Finished

@@ -1,0 +1,162 @@
+"""The built-in provider that needs no network and no model.
+
+A first start works end to end with it, and it is honest about what it is: it answers what can be answered without a
+model (the time, arithmetic, what was said) and says so about everything else. The same request at the same time always
+gives the same answer.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+
+from skynet_agent.events import Ended, Part, TextDelta
+from skynet_agent.messages import AssistantMessage, Message, Usage, UserMessage, text_of
+from skynet_agent.providers import ModelInfo, ProviderRow
+from skynet_agent.requests import ModelRequest
+
+NOT_CONFIGURED = (
+    "I am Skynet's offline assistant: no model is configured. To get one, set a provider's key in the environment, for "
+    "example OPENAI_API_KEY, or add a section such as [providers.lab] with base_url and api_key to skynet.toml, and "
+    "restart the gateway."
+)
+NOT_ANSWERING = "I am Skynet's offline assistant: the configured models are not answering."
+AGAIN = "(Offline assistant.)"
+HELP = (
+    "Without a model I can tell the time and the date, do arithmetic (12 * (3 + 4)), repeat what you say (echo hello) "
+    "and tell you what you said last. Everything else needs a model."
+)
+
+_time_prefix = re.compile(r"\A\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d[^\]\n]{0,40}\] ")
+_pieces = re.compile(r"\s*\S+(?:\s+\Z)?")
+
+
+async def stream(
+    clock: Callable[[], datetime], configured: bool, row: ProviderRow, model: ModelInfo, request: ModelRequest
+) -> AsyncGenerator[Part, None]:
+    """Answer the last user message, a word at a time. ``configured``: there are models, they only did not answer."""
+    for piece in _pieces.findall(answer(request.messages, clock(), configured=configured)):
+        yield TextDelta(piece)
+    yield Ended("stop", Usage(0, 0, 0, 0, 0))
+
+
+def answer(messages: Sequence[Message], now: datetime, *, configured: bool = False) -> str:
+    """The whole answer: who speaks, then what can be said. The introduction is short once it has been given."""
+    said = [_time_prefix.sub("", text_of(message)).strip() for message in messages if isinstance(message, UserMessage)]
+    introduced = any(isinstance(message, AssistantMessage) and message.api == "offline" for message in messages)
+    introduction = AGAIN if introduced else NOT_ANSWERING if configured else NOT_CONFIGURED
+    separator = " " if introduced else "\n\n"
+    return introduction + separator + reply(said[-1] if said else "", said[:-1], now)
+
+
+def reply(text: str, before: Sequence[str], now: datetime) -> str:
+    """What can be said to ``text`` without a model; ``before`` is what the person said earlier, oldest first."""
+    plain = text.strip().lower().rstrip("?!. ")
+    if not plain or plain in ("help", "/help", "what can you do", "who are you"):
+        return HELP
+    if plain in ("hi", "hello", "hey", "good morning", "good evening"):
+        return f"Hello! {HELP}"
+    if re.search(r"\bwhat did i (?:just )?(?:say|write|ask)\b|\bmy (?:last|previous) message\b", plain):
+        return f"You said: {before[-1]}" if before else "This is your first message in this conversation."
+    if match := re.match(
+        r"(?:echo|repeat(?: after me)?|say)\b:?\s+(?P<words>.+)", text.strip(), re.IGNORECASE | re.DOTALL
+    ):
+        return match["words"]
+    if re.match(r"(?:(?:what(?:'s| is)|tell me|show me)\b.*\b)?(?:time|date|day|today)\b(?!\s+\w+\s+\w+\s+\w+)", plain):
+        return f"It is {now:%H:%M} on {now:%A}, {now.day} {now:%B} {now.year} ({now:%Z})."
+    if (result := _calculate(plain)) is not None:
+        return result
+    if re.match(r"(?:please\s+)?(?:remember|run|remind me|execute|forget)\b", plain):
+        verb = plain.removeprefix("please").split()[0]
+        return (
+            f"I cannot do that yet ({verb!r}): it needs a configured model in this version. Nothing was done or stored."
+        )
+    return f"I cannot answer that without a model. {HELP}"
+
+
+# Arithmetic: a small evaluator over the syntax tree, exact in fractions, bounded in size.
+
+_LONGEST_EXPRESSION = 200
+_LARGEST_BITS = 4096
+
+_spoken = (
+    (re.compile(r"^(?:please\s+)?(?:what(?:'s| is)|how much is|calculate|compute|solve)\s+"), ""),
+    (re.compile(r"\bplus\b"), "+"),
+    (re.compile(r"\bminus\b"), "-"),
+    (re.compile(r"\b(?:times|multiplied by)\b|[×·]|(?<=\d)\s*x\s*(?=\d)"), "*"),
+    (re.compile(r"\bdivided by\b|[÷:]"), "/"),
+    (re.compile(r"\^"), "**"),
+    (re.compile(r"\s*=\s*$"), ""),
+)
+_binary: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def _calculate(text: str) -> str | None:
+    """The result of ``text`` as a sentence; None if it is no arithmetic."""
+    for pattern, replacement in _spoken:
+        text = pattern.sub(replacement, text)
+    text = text.strip()
+    if not re.fullmatch(r"[\d\s.+\-*/%()]*[+\-*/%][\d\s.+\-*/%()]*", text) or not re.search(r"\d", text):
+        return None
+    if len(text) > _LONGEST_EXPRESSION:
+        return "That is more arithmetic than I can do without a model."
+    try:
+        value = _evaluate(ast.parse(text, mode="eval").body)
+    except ZeroDivisionError:
+        return "That divides by zero."
+    except OverflowError:
+        return "That number is too large for me."
+    except (SyntaxError, ValueError):
+        return None
+    return f"{text} = {_decimal(value)}"
+
+
+def _evaluate(node: ast.expr) -> Fraction:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return Fraction(str(number))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_evaluate(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _evaluate(operand)
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return _checked(_power(_evaluate(left), _evaluate(right)))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _binary:
+            return _checked(Fraction(_binary[type(op)](_evaluate(left), _evaluate(right))))
+        case _:
+            raise ValueError(f"no arithmetic: {ast.dump(node)}")
+
+
+def _power(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator != 1:
+        if base < 0:
+            raise ValueError("the root of a negative number")
+        return Fraction(str(float(base) ** float(exponent)))
+    size = max(base.numerator.bit_length(), base.denominator.bit_length())
+    if size * abs(exponent.numerator) > _LARGEST_BITS:
+        raise OverflowError
+    return Fraction(base**exponent.numerator)
+
+
+def _checked(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _LARGEST_BITS:
+        raise OverflowError
+    return value
+
+
+def _decimal(value: Fraction) -> str:
+    """Whole numbers in full, others to twelve digits."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    return f"{float(value):.12g}"
