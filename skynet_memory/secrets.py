@@ -6,7 +6,7 @@ import hmac
 class Secret:
     """Wraps a secret; only ``reveal()`` gives it back.
 
-    Not hashable, and equal to nothing: comparing by ``==`` would not take constant time.
+    Not hashable, so that it does not end as a key somewhere. All comparing takes constant time.
     """
 
     __slots__ = ("_value",)
@@ -20,14 +20,15 @@ class Secret:
 
     def equals(self, other: str) -> bool:
         """Compare in constant time. An empty secret equals nothing, not even the empty string."""
-        same = hmac.compare_digest(self._value.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
-        return same and bool(self._value)
+        return hmac.compare_digest(_encode(self._value), _encode(other)) and bool(self._value)
 
     def __bool__(self) -> bool:
         return bool(self._value)
 
     def __eq__(self, other: object) -> bool:
-        raise TypeError("compare secrets with equals(), which takes constant time")
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(_encode(self._value), _encode(other._value))
 
     def __repr__(self) -> str:
         return "***"
@@ -39,3 +40,7 @@ class Secret:
 
     def __reduce__(self) -> str:
         raise TypeError("a secret is not pickled")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -110,7 +110,7 @@ async def m002_devices(tx: Transaction) -> None:
             remote_ip TEXT NOT NULL,
             silent INTEGER NOT NULL CHECK (silent IN (0, 1)),
             is_repair INTEGER NOT NULL CHECK (is_repair IN (0, 1)),
-            created_at_ms INTEGER NOT NULL,
+            requested_at_ms INTEGER NOT NULL,
             UNIQUE (owner, device_id)
         ) STRICT
         """

@@ -1,0 +1,158 @@
+"""What a person proves with: a password, and personal tokens.
+
+Passwords are kept as argon2id hashes. Personal tokens are random, so their SHA-256 is enough, and finds them by index.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from skynet_memory.database import Database, Statements
+from skynet_memory.ids import UserId, new_id, now_ms
+from skynet_memory.secrets import Secret
+from skynet_users.users import User, read_user
+
+TOKEN_PREFIX: Final = "sk-sky-"  # noqa: S105 - not a secret
+
+_LAST_USED_STEP_MS: Final = 60_000
+"""How exact ``last_used_at_ms`` is, so that not every request is a write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenInfo:
+    """A personal token without the token."""
+
+    id: str
+    name: str
+    created_at_ms: int
+    last_used_at_ms: int | None
+    """Exact to a minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedToken:
+    id: str
+    token: Secret
+    """The only time it can be read."""
+
+
+class CredentialStore:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def create_token(self, owner: UserId, name: str) -> CreatedToken:
+        token = Secret(TOKEN_PREFIX + secrets.token_urlsafe(32))
+        created = CreatedToken(id=new_id(), token=token)
+        values = (created.id, owner, name, _token_hash(token.reveal()), now_ms())
+        await self._db.write(
+            lambda tx: tx.execute(
+                "INSERT INTO credentials (id, owner, kind, name, hash, created_at_ms) VALUES (?, ?, 'token', ?, ?, ?)",
+                values,
+            )
+        )
+        return created
+
+    async def lookup(self, token: str) -> User | None:
+        """Whose personal token this is."""
+        if not token.startswith(TOKEN_PREFIX):
+            return None
+        row = await self._db.fetchone(
+            "SELECT users.*, credentials.id AS credential, last_used_at_ms FROM credentials"
+            " JOIN users ON users.id = credentials.owner WHERE kind = 'token' AND hash = ?",
+            (_token_hash(token),),
+        )
+        if row is None:
+            return None
+        user, credential, at_ms = read_user(row), row["credential"], now_ms()
+        if at_ms - (row["last_used_at_ms"] or 0) >= _LAST_USED_STEP_MS:
+            await self._db.write(
+                lambda tx: tx.execute(
+                    "UPDATE credentials SET last_used_at_ms = ? WHERE id = ? AND owner = ?",
+                    (at_ms, credential, user.id),
+                )
+            )
+        return user
+
+    async def tokens(self, owner: UserId) -> list[TokenInfo]:
+        """In the order they were made."""
+        rows = await self._db.fetchall(
+            "SELECT id, name, created_at_ms, last_used_at_ms FROM credentials"
+            " WHERE owner = ? AND kind = 'token' ORDER BY created_at_ms, id",
+            (owner,),
+        )
+        return [
+            TokenInfo(
+                id=row["id"],
+                name=row["name"],
+                created_at_ms=row["created_at_ms"],
+                last_used_at_ms=row["last_used_at_ms"],
+            )
+            for row in rows
+        ]
+
+    async def remove_token(self, owner: UserId, token_id: str) -> bool:
+        return bool(
+            await self._db.write(
+                lambda tx: tx.execute(
+                    "DELETE FROM credentials WHERE owner = ? AND id = ? AND kind = 'token'", (owner, token_id)
+                )
+            )
+        )
+
+    async def set_password(self, owner: UserId, password: Secret) -> None:
+        """Replaces an earlier one. Hashing takes tens of milliseconds, in a thread."""
+        values = (new_id(), owner, await asyncio.to_thread(_hash_password, password.reveal()), now_ms())
+        await self._db.write(
+            lambda tx: tx.execute(
+                "INSERT INTO credentials (id, owner, kind, name, hash, created_at_ms)"
+                " VALUES (?, ?, 'password', '', ?, ?) ON CONFLICT (owner) WHERE kind = 'password'"
+                " DO UPDATE SET hash = excluded.hash, created_at_ms = excluded.created_at_ms",
+                values,
+            )
+        )
+
+    async def check_password(self, owner: UserId, password: str) -> bool:
+        """False also for a person without a password, who takes as long to refuse. Weak old hashes are renewed."""
+        row = await self._db.fetchone("SELECT hash FROM credentials WHERE owner = ? AND kind = 'password'", (owner,))
+        stored = None if row is None else row["hash"]
+        renewed = await asyncio.to_thread(_check_password, stored, password)
+        if renewed is None:
+            return False
+        if renewed != stored:
+
+            def work(tx: Statements) -> None:
+                tx.execute(
+                    "UPDATE credentials SET hash = ? WHERE owner = ? AND kind = 'password' AND hash = ?",
+                    (renewed, owner, stored),
+                )
+
+            await self._db.write(work)
+        return True
+
+
+def _token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _hash_password(password: str) -> str:
+    from argon2 import PasswordHasher  # costs start-up time that most starts do not need
+
+    return PasswordHasher().hash(password.encode("utf-8", "surrogatepass"))
+
+
+def _check_password(stored: str | None, password: str) -> str | None:
+    """The hash to keep (a new one if the parameters have grown since), or None if the password is wrong."""
+    from argon2 import PasswordHasher
+    from argon2.exceptions import VerifyMismatchError
+
+    hasher = PasswordHasher()
+    if stored is None:
+        hasher.hash(password.encode("utf-8", "surrogatepass"))
+        return None
+    try:
+        hasher.verify(stored, password.encode("utf-8", "surrogatepass"))
+    except VerifyMismatchError:
+        return None
+    return _hash_password(password) if hasher.check_needs_rehash(stored) else stored
