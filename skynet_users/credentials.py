@@ -12,9 +12,9 @@ from typing import Final
 from skynet_memory.database import Database, Statements
 from skynet_memory.ids import UserId, new_id, now_ms
 from skynet_memory.secrets import Secret
-from skynet_users.users import User, read_user
+from skynet_users.people import User, read_user
 
-TOKEN_PREFIX: Final = "sk-sky-"  # noqa: S105 - not a secret
+PERSONAL_TOKEN_PREFIX: Final = "sk-sky-"  # noqa: S105 - not a secret
 
 _LAST_USED_STEP_MS: Final = 60_000
 """How exact ``last_used_at_ms`` is, so that not every request is a write."""
@@ -43,7 +43,7 @@ class CredentialStore:
         self._db = db
 
     async def create_token(self, owner: UserId, name: str) -> CreatedToken:
-        token = Secret(TOKEN_PREFIX + secrets.token_urlsafe(32))
+        token = Secret(PERSONAL_TOKEN_PREFIX + secrets.token_urlsafe(32))
         created = CreatedToken(id=new_id(), token=token)
         values = (created.id, owner, name, _token_hash(token.reveal()), now_ms())
         await self._db.write(
@@ -56,7 +56,7 @@ class CredentialStore:
 
     async def lookup(self, token: str) -> User | None:
         """Whose personal token this is."""
-        if not token.startswith(TOKEN_PREFIX):
+        if not token.startswith(PERSONAL_TOKEN_PREFIX):
             return None
         row = await self._db.fetchone(
             "SELECT users.*, credentials.id AS credential, last_used_at_ms FROM credentials"

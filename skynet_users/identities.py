@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from skynet_memory.database import Database, Statements
 from skynet_memory.ids import UserId, now_ms
 from skynet_users.errors import IdentityTaken
-from skynet_users.users import User, read_user
+from skynet_users.people import User, read_user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
