@@ -167,9 +167,9 @@ def _decode_attachment(label: str, data: str) -> bytes:
         raise _invalid(f"attachment {label}: exceeds size limit ({size} > {MAX_ATTACHMENT_BYTES} bytes)")
     try:
         decoded = binascii.a2b_base64(data, strict_mode=True)
-    except ValueError as exc:
-        raise _invalid(f"attachment {label}: invalid base64 content") from exc
-    if not decoded:
+    except ValueError:
+        decoded = b""
+    if not decoded or len(data) % 4:  # strict as it is, it lets surplus padding pass
         raise _invalid(f"attachment {label}: invalid base64 content")
     return decoded
 
@@ -244,7 +244,8 @@ def add_time_prefix(text: str, now: datetime) -> str:
     if not text.strip() or _HAS_TIME.match(text) or "Current time: " in text:
         return text
     zone = (now.tzname() or "UTC").replace("]", "")
-    return f"[{_WEEKDAYS[now.weekday()]} {now:%Y-%m-%d %H:%M} {zone}] {text}"
+    minute = now.replace(tzinfo=None).isoformat(" ", "minutes")
+    return f"[{_WEEKDAYS[now.weekday()]} {minute} {zone}] {text}"
 
 
 def strip_time_prefix(text: str) -> str:

@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 
 def decode_params(raw: msgspec.Raw | bytes | None, decoder: msgspec.json.Decoder[T], method: str) -> T:
-    """The params of one request; absent and ``null`` count as ``{}``. Of duplicate keys the last one counts.
+    """The params of one request; absent and ``null`` count as ``{}``. Of duplicate keys the
+    last one counts, but all of them have to be valid.
 
     Raises:
         RequestError: ``invalid <method> params: …`` naming the first thing that is wrong, by JSON pointer.
