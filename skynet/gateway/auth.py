@@ -6,23 +6,28 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from uuid import uuid4
+
+from msgspec import UNSET, UnsetType
 
 from skynet.config import GatewayConfig
+from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.peer import PeerInfo, is_loopback, origin_allowed
-from skynet_memory.ids import ConnId, DeviceId, UserId, now_ms
+from skynet_memory.ids import ConnId, DeviceId, new_id, now_ms
 from skynet_memory.secrets import Secret
-from skynet_protocol.connect import Client, ConnectParams, HelloAuth, client_kind, is_control_ui, is_webchat
-from skynet_protocol.device import verify_device
-from skynet_protocol.errors import Refusal
-from skynet_protocol.scopes import greatest_scopes, limit_scopes
+from skynet_protocol.connect import ClientInfo, ConnectParams, HelloAuth, client_kind, is_control_ui, is_webchat
+from skynet_protocol.device import VerifiedDevice, verify_device
+from skynet_protocol.errors import OfferedCredential, Refusal
+from skynet_protocol.events import DevicePairRequestedEvent, DevicePairResolvedEvent
+from skynet_protocol.scopes import ALL_OPERATOR_SCOPES, greatest_scopes, limit_scopes
 from skynet_users.caller import Caller
 from skynet_users.credentials import PERSONAL_TOKEN_PREFIX, CredentialStore
-from skynet_users.devices import DeviceStore
+from skynet_users.devices import ConnectingDevice, DeviceStore, PairingRequired, PendingPairing
 from skynet_users.people import User, UserStore
 
 log = logging.getLogger(__name__)
 
+SHARED_SECRET, DEVICE_TOKEN = "shared secret", "device token"  # noqa: S105  (names of buckets)
+RATE_LIMITED = "rate_limited"
 MAX_TRACKED_ADDRESSES = 10_000
 
 
@@ -60,7 +65,7 @@ class AttemptLimiter:
             return
         left_s = until - self._clock()
         if left_s > 0:
-            raise AuthFailed("rate_limited", retry_after_s=int(left_s) + 1)
+            raise AuthFailed(RATE_LIMITED, retry_after_s=int(left_s) + 1)
         del self._locked_until[bucket]
 
     def failed(self, peer: PeerInfo, kind: str) -> None:
@@ -125,17 +130,10 @@ class PasswordCheck:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A handshake that succeeded. ``hello`` is the ``auth`` of hello-ok: only for clients that proved a device."""
+    """A handshake that succeeded. ``hello`` is the ``auth`` of hello-ok, only for clients that proved a device."""
 
     caller: Caller
-    hello: HelloAuth | None
-    device_paired: DeviceId | None = None
-    """A device that this connect paired silently, for the ``device.pair.resolved`` event."""
-    request_id: str = ""
-
-
-class PairingRequired(Refusal):
-    """The device has to be approved; ``created`` is the request's wire form when it is a new one."""
+    hello: HelloAuth | UnsetType = UNSET
 
 
 class Authenticator:
@@ -149,6 +147,7 @@ class Authenticator:
         users: UserStore,
         credentials: CredentialStore,
         devices: DeviceStore,
+        broadcaster: Broadcaster,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._config = config
@@ -157,6 +156,7 @@ class Authenticator:
         self._users = users
         self._credentials = credentials
         self._devices = devices
+        self._broadcaster = broadcaster
         self._clock = clock
         self._password = PasswordCheck(config.auth.password)
         limits = config.limits
@@ -165,49 +165,219 @@ class Authenticator:
         )
 
     async def bearer(self, token: str | None, peer: PeerInfo) -> Caller:
-        """The caller of an HTTP request, by its bearer token (the gateway token, the password or a personal token).
+        """The caller of an HTTP request, by its bearer token: the gateway token, the password or a personal token.
 
         Device tokens are not accepted here, as in OpenClaw (10.1).
 
         Raises:
             AuthFailed: no token, a wrong one, or too many wrong ones before.
         """
-        if self._auth.mode == "none":
-            user = self._nobody_asked(peer)
-        else:
-            user = await self._user_of(token or "", token or "", peer)
-        scopes = greatest_scopes(user.role)
+        user = await self._secret_user(token=token or "", password=token or "", peer=peer)
         return Caller(
             user_id=user.id,
             role=user.role,
-            scopes=frozenset(scopes),
-            correlation_id=str(uuid4()),
+            scopes=greatest_scopes(user.role),
+            correlation_id=new_id(),
             client_id="http",
             client_mode="http",
             local=peer.local,
         )
 
-    async def admit(self, params: ConnectParams, peer: PeerInfo, *, nonce: str, conn_id: ConnId) -> Admission:
+    async def admit(self, params: ConnectParams, peer: PeerInfo, conn_id: ConnId, *, nonce: str) -> Admission:
         """Check a ``connect`` in the order of OPENCLAW-V3 2.3, from the origin on.
 
         Raises:
             Refusal: with the error and the close frame that the client gets.
         """
-        client = params.client
-        self._check_origin(client, peer)
-        user, failure = await self._evaluate_secret(params, peer)
-        if params.device is None:
-            return self._admit_without_device(params, peer, user, failure, conn_id)
+        self._check_origin(params.client, peer)
+        failure: AuthFailed | None = None
+        user: User | None = None
+        try:
+            user = await self._secret_user(token=params.auth.token, password=params.auth.password, peer=peer)
+        except AuthFailed as exc:
+            failure = exc
+        if params.device is UNSET:
+            user = self._without_device(params, user, failure)
+            return Admission(self._caller(params, peer, user, conn_id, self._granted(params, user)))
         device = verify_device(params, nonce=nonce, now_ms=self._clock())
+        device_id = DeviceId(device.device_id)
         if user is None:
-            user = await self._user_of_device_token(params, peer, device.device_id, failure)
-        scopes = self._limited(user, params)
-        request_id, paired = await self._pair(params, peer, user, device.device_id, device.public_key, scopes)
-        token = await self._devices.ensure_token(
-            user.id, DeviceId(device.device_id), params.role, scopes, now_ms=self._clock()
-        )
+            assert failure is not None
+            user = await self._device_token_user(params, peer, device_id, failure)
+        scopes = self._granted(params, user)
+        outcome = await self._devices.admit(user.id, _connecting(params, peer, device, scopes), now_ms=self._clock())
+        if isinstance(outcome, PairingRequired):
+            if outcome.created:
+                self._broadcaster.publish("device.pair.requested", pending_event(outcome.request), owner=user.id)
+            raise Refusal.pairing_required(outcome.request.request_id, outcome.reason)
+        if outcome.approved_request_id is not None:
+            self._announce_approval(user, device_id, outcome.approved_request_id)
+        token = outcome.token
         hello = HelloAuth(
-            device_token=token.token, role=params.role, scopes=list(token.scopes), issued_at_ms=token.issued_at_ms
+            device_token=token.token.reveal(),
+            role=token.role,
+            scopes=token.scopes,
+            issued_at_ms=token.issued_at_ms,
         )
-        caller = self._caller(params, peer, user, scopes, conn_id, DeviceId(device.device_id))
-        return Admission(caller, hello, DeviceId(device.device_id) if paired else None, request_id)
+        return Admission(self._caller(params, peer, user, conn_id, scopes, device_id), hello)
+
+    # Whose secret it is
+
+    async def _secret_user(self, *, token: str, password: str, peer: PeerInfo) -> User:
+        """The person whose secret was offered; a personal token counts in either field and every mode."""
+        self._limiter.check(peer, SHARED_SECRET)
+        for offered in (token, password):
+            if (
+                offered.startswith(PERSONAL_TOKEN_PREFIX)
+                and (user := await self._credentials.lookup(offered)) is not None
+            ):
+                self._limiter.succeeded(peer, SHARED_SECRET)
+                return user
+        if self._auth.mode == "none":
+            # Only this machine, and no page of another site that made its name point here.
+            if peer.local:
+                return self._owner
+            raise AuthFailed("not_local")
+        offered = token if self._auth.mode == "token" else password
+        if not offered:
+            raise AuthFailed(f"{self._auth.mode}_missing")
+        if self._auth.mode == "token":
+            right = self._auth.token.equals(offered)
+        else:
+            right = await self._password.matches(offered)
+        if not right:
+            self._limiter.failed(peer, SHARED_SECRET)
+            raise AuthFailed(f"{self._auth.mode}_mismatch")
+        self._limiter.succeeded(peer, SHARED_SECRET)
+        return self._owner
+
+    async def _device_token_user(
+        self, params: ConnectParams, peer: PeerInfo, device_id: DeviceId, failure: AuthFailed
+    ) -> User:
+        """The person of a device that brought its own token in place of the shared secret (OPENCLAW-V3 3.2)."""
+        offered = params.auth.device_token or params.auth.token
+        if not offered or failure.reason == RATE_LIMITED:
+            raise self._refusal(params, failure)
+        try:
+            self._limiter.check(peer, DEVICE_TOKEN)
+        except AuthFailed as exc:
+            raise self._refusal(params, exc) from exc
+        verified = await self._devices.verify_token(
+            device_id, params.role, offered, frozenset(params.scopes), now_ms=self._clock()
+        )
+        user = None if verified is None else await self._users.by_id(verified.owner)
+        if user is None:
+            self._limiter.failed(peer, DEVICE_TOKEN)
+            raise self._refusal(params, AuthFailed("device_token_mismatch") if params.auth.device_token else failure)
+        self._limiter.succeeded(peer, DEVICE_TOKEN)
+        self._limiter.succeeded(peer, SHARED_SECRET)  # the device token may have come in the other field
+        return user
+
+    def _without_device(self, params: ConnectParams, user: User | None, failure: AuthFailed | None) -> User:
+        """What a client that proves no device may do (OPENCLAW-V3 2.6): be an operator, with a valid secret."""
+        if is_control_ui(params.client):
+            raise Refusal.control_ui_device_required()
+        if failure is not None and (params.auth.token or params.auth.password):
+            raise self._refusal(params, failure)
+        if user is None or params.role != "operator" or self._auth.mode == "none":
+            raise Refusal.device_required()
+        return user
+
+    def _refusal(self, params: ConnectParams, failure: AuthFailed) -> Refusal:
+        auth = params.auth
+        offered: OfferedCredential = "none"
+        if auth.password:
+            offered = "password"
+        elif auth.token:
+            offered = "token"
+        elif auth.device_token:
+            offered = "device-token"
+        return Refusal.unauthorized(
+            failure.reason, client=client_kind(params.client), mode=self._auth.mode, offered=offered
+        )
+
+    # What it may do
+
+    def _check_origin(self, client: ClientInfo, peer: PeerInfo) -> None:
+        browser = is_control_ui(client) or is_webchat(client)
+        if (browser or (peer.origin is not None and not peer.forwarded)) and not origin_allowed(
+            peer, self._config.origins
+        ):
+            raise Refusal.origin_not_allowed()
+
+    def _granted(self, params: ConnectParams, user: User) -> frozenset[str]:
+        """The requested scopes, cut to what the person's role allows; a node has none of an operator's."""
+        if params.role == "node":
+            return frozenset(params.scopes).difference(ALL_OPERATOR_SCOPES)
+        return frozenset(limit_scopes(params.scopes, greatest_scopes(user.role)))
+
+    def _caller(
+        self,
+        params: ConnectParams,
+        peer: PeerInfo,
+        user: User,
+        conn_id: ConnId,
+        scopes: frozenset[str],
+        device_id: DeviceId | None = None,
+    ) -> Caller:
+        return Caller(
+            user_id=user.id,
+            role=user.role,
+            scopes=scopes,
+            correlation_id=conn_id,
+            gateway_role="node" if params.role == "node" else "operator",
+            conn_id=conn_id,
+            client_id=params.client.id,
+            client_mode=params.client.mode,
+            device_id=device_id,
+            local=peer.local,
+        )
+
+    def _announce_approval(self, user: User, device_id: DeviceId, request_id: str) -> None:
+        log.info("paired device %s silently: it is on this machine", device_id, extra={"user_id": user.id})
+        self._broadcaster.publish(
+            "device.pair.resolved",
+            DevicePairResolvedEvent(request_id=request_id, device_id=device_id, decision="approved", ts=self._clock()),
+            owner=user.id,
+        )
+
+
+def _connecting(
+    params: ConnectParams, peer: PeerInfo, device: VerifiedDevice, scopes: frozenset[str]
+) -> ConnectingDevice:
+    client = params.client
+    return ConnectingDevice(
+        device_id=DeviceId(device.device_id),
+        public_key=device.public_key,
+        role=params.role,
+        scopes=scopes,
+        display_name=client.display_name,
+        platform=client.platform,
+        device_family=client.device_family,
+        client_id=client.id,
+        client_mode=client.mode,
+        remote_ip="" if peer.local else peer.address,
+        local=peer.local,
+        foreign_browser=peer.origin is not None and not (is_control_ui(client) or is_webchat(client)),
+    )
+
+
+def pending_event(request: PendingPairing) -> DevicePairRequestedEvent:
+    """A pairing request as clients see it; texts that are not known are left out."""
+    return DevicePairRequestedEvent(
+        request_id=request.request_id,
+        device_id=request.device_id,
+        public_key=request.public_key,
+        ts=request.requested_at_ms,
+        display_name=request.display_name or UNSET,
+        platform=request.platform or UNSET,
+        device_family=request.device_family or UNSET,
+        client_id=request.client_id or UNSET,
+        client_mode=request.client_mode or UNSET,
+        role=request.role,
+        roles=request.roles,
+        scopes=request.scopes,
+        remote_ip=request.remote_ip or UNSET,
+        silent=request.silent,
+        is_repair=request.is_repair,
+    )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from skynet_memory.ids import ConnId, SessionKey, UserId
 from skynet_protocol.events import EVENT_SCOPES, is_droppable
-from skynet_protocol.frames import EncodedEvent
+from skynet_protocol.frames import EncodedEvent, StateVersion
 from skynet_protocol.scopes import Scope, satisfies
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Broadcaster:
         payload: object,
         *,
         owner: UserId | None,
-        state_version: object = None,
+        state_version: StateVersion | None = None,
     ) -> None:
         """Send ``event`` to the owner's connections that may see it. Encoded once for all of them."""
         targets = self.all() if owner is None else self.of(owner)

@@ -85,7 +85,9 @@ class Commands:
         if session is not None:
             lines.append(f"Tokens: {session.input_tokens} in, {session.output_tokens} out")
             lines += [
-                f"{setting}: {session.settings[setting]}" for setting, _ in LEVELS.values() if setting in session.settings
+                f"{setting}: {session.settings[setting]}"
+                for setting, _ in LEVELS.values()
+                if setting in session.settings
             ]
         return "\n".join(lines)
 
@@ -104,7 +106,7 @@ class Commands:
         return f"Model: {resolved.provider}/{resolved.model}"
 
     async def _models(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
-        models = [f"{model.provider}/{model.id}" for model in self._router.models()]
+        models = [f"{model.name}" for model in self._router.models()]
         return "Models:\n" + "\n".join(models) if models else "No model is configured."
 
     async def _level(self, caller: Caller, key: SessionKey, command: Parsed) -> str:

@@ -5,7 +5,7 @@ import logging
 import secrets
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -70,7 +70,7 @@ class Gateway:
     dispatcher: Dispatcher
     broadcaster: Broadcaster
     presence: PresenceTable
-    greet: Callable[[Admission, ConnId], Awaitable[HelloOk]]
+    greet: Callable[[Admission, ConnId], HelloOk]
     connected: Callable[[Caller], None]
 
 
@@ -202,10 +202,8 @@ class Connection:
 
     async def _connect(self, request_id: str, params: ConnectParams) -> None:
         try:
-            admission = await self._gateway.authenticator.admit(
-                params, self.peer, nonce=self._nonce, conn_id=self.conn_id
-            )
-            hello = await self._gateway.greet(admission, self.conn_id)
+            admission = await self._gateway.authenticator.admit(params, self.peer, self.conn_id, nonce=self._nonce)
+            hello = self._gateway.greet(admission, self.conn_id)
         except Refusal as refusal:
             self._refuse(request_id, refusal)
             return

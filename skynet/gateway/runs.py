@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
@@ -22,7 +22,9 @@ from skynet.gateway.context import within_window
 from skynet.gateway.run_events import RunEvents
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
-from skynet_agent.events import Finished, ModelEvent, Started, TextDelta, ThinkingDelta
+from skynet_agent.draft import Draft
+from skynet_agent.errors import UnknownModel
+from skynet_agent.events import Finished, ModelEvent, Started, TextDelta
 from skynet_agent.messages import (
     AssistantMessage,
     ImageBlock,
@@ -34,14 +36,15 @@ from skynet_agent.messages import (
     encode_message,
     text_of,
 )
-from skynet_agent.prompt import system_prompt
+from skynet_agent.prompt import DEFAULT_SYSTEM
 from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
 from skynet_agent.turn import run_turn
-from skynet_memory.ids import EntryId, RunId, SessionKey, UserId, now_ms
+from skynet_memory.errors import SessionNotFound
+from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId, now_ms
 from skynet_memory.sessions import Session
-from skynet_memory.transcripts import TranscriptStore
-from skynet_memory.turns import NewEntry, TurnRepeated, TurnStore
+from skynet_memory.transcripts import NewEntry, TranscriptStore
+from skynet_memory.turns import TurnRepeated, TurnStore
 from skynet_memory.usage import UsageRecord
 from skynet_protocol.chat import Attachments, add_time_prefix
 from skynet_protocol.errors import ErrorCode, RequestError
@@ -55,6 +58,7 @@ RunStatus: TypeAlias = Literal["ok", "error", "aborted", "timeout"]
 
 MAX_QUEUED = 20
 """Messages that may wait in one lane; the next is refused, so that a stuck model does not fill the memory."""
+DEFAULT_WINDOW_TOKENS = 128_000
 HISTORY_MESSAGES = 80
 """At most this many stored messages go to the model (DESIGN 12)."""
 REMEMBERED_RUNS = 1000
@@ -67,7 +71,8 @@ class Inbound:
     """A message on its way in.
 
     ``run_id`` is the client's idempotency key. ``history`` replaces the stored transcript as the conversation so far,
-    for HTTP clients that send it themselves. ``reply`` answers in place of the model (a command); such a message is not
+    for HTTP clients that send it themselves; with an empty ``content`` it is the whole conversation, which ends in a
+    tool's result, and nothing is appended. ``reply`` answers in place of the model (a command); such a message is not
     stored, only its answer. ``wire_key`` is the session key as the client wrote it; "" for a run that
     is known by its session id alone, which has no ``chat`` events.
     """
@@ -86,7 +91,7 @@ class Inbound:
     timeout_s: float | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     wire_key: str = ""
-    session_id: str = ""
+    session_id: SessionId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,8 @@ class Repeat:
 
     status: str
     response: bytes | None
-    run: "Run | None"
+    started_at_ms: int
+    run: "Run | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +141,16 @@ Listener: TypeAlias = Callable[[ModelEvent | RunEnded], None]
 class Run:
     """A message that was accepted, until its answer is stored."""
 
-    def __init__(self, inbound: Inbound, session: Session, entry_id: EntryId, accepted_at_ms: int) -> None:
+    def __init__(
+        self, inbound: Inbound, session: Session, entry_id: EntryId | None, draft: Draft, accepted_at_ms: int
+    ) -> None:
         self.inbound = inbound
         self.session = session
         self.entry_id = entry_id
         self.accepted_at_ms = accepted_at_ms
         self.started_at_ms = 0
         self.stop_reason = ""
-        self.shown: list[TextDelta | ThinkingDelta] = []
-        self.source: Started | None = None
+        self.draft = draft
         self._model_call: asyncio.Task[Finished] | None = None
         self._listeners: list[Listener] = []
         self._result: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
@@ -257,7 +264,7 @@ class Runs:
             )
         identity = (inbound.caller.user_id, inbound.run_id)
         if (running := self._active.get(identity)) is not None:
-            return Repeat("running", None, running)
+            return Repeat("running", None, running.accepted_at_ms, running)
         lane = self._lanes.get(inbound.key)
         if lane is not None and len(lane) > MAX_QUEUED:
             raise RequestError(
@@ -272,17 +279,15 @@ class Runs:
             key=inbound.key,
             run_id=inbound.run_id,
             kind=inbound.kind,
-            payload=None
-            if inbound.reply is not None
-            else encode_message(UserMessage(content=list(inbound.content), timestamp=accepted_at_ms)),
+            payload=None if inbound.reply is not None else encode_message(_own_message(inbound, accepted_at_ms)),
             origin=inbound.origin,
             display_name=inbound.origin.get("label", ""),
-            session_id=inbound.session_id or None,
+            session_id=inbound.session_id,
             now_ms=accepted_at_ms,
         )
         if isinstance(begun, TurnRepeated):
-            return Repeat(begun.status, begun.response, self._active.get(identity))
-        run = Run(inbound, begun.session, begun.entry_id, accepted_at_ms)
+            return Repeat(begun.status, begun.response, begun.started_at_ms, self._active.get(identity))
+        run = Run(inbound, begun.session, begun.entry_id, self._router.draft(), accepted_at_ms)
         self._active[identity] = run
         lane = self._lanes.get(inbound.key)
         if lane is None:
@@ -299,7 +304,9 @@ class Runs:
         """Whether this idempotency key was used in the last 24 hours."""
         return (owner, run_id) in self._active or await self._turns.lookup(owner, kind, run_id) is not None
 
-    async def abort(self, owner: UserId, key: SessionKey, *, stop_reason: str, run_id: str | None = None) -> list[RunId]:
+    async def abort(
+        self, owner: UserId, key: SessionKey, *, stop_reason: str, run_id: str | None = None
+    ) -> list[RunId]:
         """Stop the session's runs, or only ``run_id``, and wait until their end is stored and told.
 
         Raises:
@@ -316,6 +323,10 @@ class Runs:
             run.abort(stop_reason)
         await asyncio.gather(*(run.wait() for run in runs), return_exceptions=True)
         return [run.run_id for run in runs]
+
+    async def abort_session(self, owner: UserId, key: SessionKey) -> bool:
+        """Stop all runs of a session, because it is reset or deleted; whether there were any."""
+        return bool(await self.abort(owner, key, stop_reason="rpc"))
 
     async def result(self, owner: UserId, run_id: RunId, *, timeout_s: float) -> RunResult | None:
         """The end of a run, waiting for it up to ``timeout_s`` even if it has not begun; ``None`` if it did not come."""
@@ -383,7 +394,7 @@ class Runs:
             stop_reason=run.stop_reason,
             exception=finished.error if finished is not None else None,
         )
-        run.session = await self._store(run, result)
+        await self._store(run, result)
         if inbound.reply is not None:
             events.answered(assistant_message(text_of(message), message.timestamp))
         else:
@@ -409,33 +420,28 @@ class Runs:
 
     async def _converse(self, run: Run, events: RunEvents) -> Finished:
         request = await self._request(run)
-        async with aclosing(run_turn(self._router, request)) as turn:
+        async with aclosing(run_turn(self._router, request, draft=run.draft)) as turn:
             async for event in turn:
                 if isinstance(event, TextDelta):
-                    run.shown.append(event)
                     events.add_text(event.text)
-                elif isinstance(event, Finished):
-                    run.emit(event)
-                    return event
-                elif isinstance(event, ThinkingDelta):
-                    run.shown.append(event)
-                elif isinstance(event, Started):
-                    run.source = event
-                    if event.tried:
-                        events.fell_back(_fallback(event))
+                elif isinstance(event, Started) and event.tried:
+                    events.fell_back(_fallback(event))
                 run.emit(event)
+                if isinstance(event, Finished):
+                    return event
         raise AssertionError("a turn ends with Finished")
 
     async def _request(self, run: Run) -> ModelRequest:
         inbound = run.inbound
-        resolved = self._router.resolve(inbound.model or run.session.model)
-        system = (system_prompt(), inbound.system) if inbound.system else (system_prompt(),)
-        own = UserMessage(content=list(inbound.content), timestamp=run.accepted_at_ms)
+        model = inbound.model or run.session.model
+        system = (DEFAULT_SYSTEM, inbound.system) if inbound.system else (DEFAULT_SYSTEM,)
+        own = _own_message(inbound, run.accepted_at_ms)
         before = inbound.history if inbound.history is not None else await self._stored_history(run)
+        conversation = before if before and before[-1] is own else [*before, own]
         return ModelRequest(
-            model=inbound.model or run.session.model,
+            model=model,
             system=system,
-            messages=within_window([*before, own], system=system, window_tokens=resolved.context_window),
+            messages=within_window(conversation, system=system, window_tokens=self._window(model)),
             options=inbound.options,
             purpose=inbound.kind,
         )
@@ -453,50 +459,45 @@ class Runs:
     def _final_message(self, run: Run, finished: Finished | None) -> AssistantMessage:
         if finished is not None:
             return finished.message
-        return AssistantMessage(
-            content=[TextBlock(text=text)] if (text := "".join(d.text for d in run.shown if isinstance(d, TextDelta))) else [],
-            api=run.source.api if run.source else "",
-            provider=run.source.provider if run.source else "",
-            model=run.source.model if run.source else "",
-            stop_reason="aborted",
-            error_message=_STOPPED.get(run.stop_reason, "aborted"),
-            timestamp=self._clock(),
-        )
+        return run.draft.message("aborted", error_message=_STOPPED.get(run.stop_reason))
 
-    async def _store(self, run: Run, result: RunResult) -> Session:
+    async def _store(self, run: Run, result: RunResult) -> None:
         message = result.message
         usage = message.usage
-        return await self._turns.finish(
-            owner=run.owner,
-            kind=run.inbound.kind,
-            run_id=run.run_id,
-            entries=[NewEntry("message", encode_message(message))],
-            usage=[]
-            if usage is None
-            else [
-                UsageRecord(
-                    provider=message.provider,
-                    model=message.model,
-                    input=usage.input,
-                    output=usage.output,
-                    cache_read=usage.cache_read,
-                    cache_write=usage.cache_write,
-                    cost_microusd=usage.cost_microusd,
-                    at_ms=result.ended_at_ms,
-                )
-            ],
-            status=result.status,
-            response=msgspec.json.encode(run_response(result)),
-            model=message.model,
-            provider=message.provider,
-            context_tokens=self._context_tokens(message),
-            now_ms=result.ended_at_ms,
-        )
+        with suppress(SessionNotFound):  # deleted meanwhile; the run is closed and its usage kept all the same
+            run.session = await self._turns.finish(
+                owner=run.owner,
+                kind=run.inbound.kind,
+                run_id=run.run_id,
+                entries=[NewEntry("message", encode_message(message))],
+                usage=[]
+                if usage is None
+                else [
+                    UsageRecord(
+                        provider=message.provider,
+                        model=message.model,
+                        input=usage.input,
+                        output=usage.output,
+                        cache_read=usage.cache_read,
+                        cache_write=usage.cache_write,
+                        cost_microusd=usage.cost_microusd,
+                        at_ms=result.ended_at_ms,
+                    )
+                ],
+                status=result.status,
+                response=msgspec.json.encode(run_response(result)),
+                model=message.model,
+                provider=message.provider,
+                context_tokens=self._window(f"{message.provider}/{message.model}") if message.provider else None,
+                now_ms=result.ended_at_ms,
+            )
 
-    def _context_tokens(self, message: AssistantMessage) -> int | None:
-        if not message.provider:
-            return None
-        return self._router.context_window(message.provider, message.model)
+    def _window(self, model: str) -> int:
+        """Tokens that the model holds; a cautious number for one that nobody described."""
+        try:
+            return self._router.resolve(model).context_window or DEFAULT_WINDOW_TOKENS
+        except UnknownModel:  # the turn says so
+            return DEFAULT_WINDOW_TOKENS
 
     def _tell(self, events: RunEvents, result: RunResult) -> None:
         message = result.message
@@ -529,9 +530,7 @@ class Runs:
 _STOPPED = {"timeout": "the run took longer than allowed", "shutdown": "interrupted: the gateway was stopped"}
 
 
-def user_content(
-    text: str, attachments: Attachments, now: datetime
-) -> tuple[TextBlock | ImageBlock, ...]:
+def user_content(text: str, attachments: Attachments, now: datetime) -> tuple[TextBlock | ImageBlock, ...]:
     """What a person said, as the model and the transcript get it: with the time in front, and the images."""
     return (
         TextBlock(text=add_time_prefix(text, now)),
@@ -551,6 +550,13 @@ def gateway_message(text: str, at_ms: int) -> AssistantMessage:
     )
 
 
+def _own_message(inbound: Inbound, at_ms: int) -> Message:
+    """What ``inbound`` adds to its session."""
+    if inbound.content or not inbound.history:
+        return UserMessage(content=list(inbound.content), timestamp=at_ms)
+    return inbound.history[-1]
+
+
 def _status(run: Run, message: AssistantMessage) -> RunStatus:
     if run.stop_reason == "timeout":
         return "timeout"
@@ -566,7 +572,8 @@ def _fallback(started: Started) -> dict[str, Any]:
         "provider": started.provider,
         "model": started.model,
         "tried": [
-            {"provider": attempt.provider, "model": attempt.model, "error": attempt.message} for attempt in started.tried
+            {"provider": attempt.provider, "model": attempt.model, "error": attempt.message}
+            for attempt in started.tried
         ],
     }
 
@@ -608,5 +615,3 @@ def run_response(result: RunResult) -> dict[str, Any]:
         "summary": "aborted" if meta["aborted"] else "completed",
         "result": {"payloads": [{"text": text, "mediaUrl": None}] if text else [], "meta": meta},
     }
-
-

@@ -4,13 +4,12 @@ from datetime import datetime
 
 from msgspec import UNSET, Raw
 
-from skynet.config import AgentConfig
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import TwoPhase, method
 from skynet.gateway.keys import render_key, resolve_key
 from skynet.gateway.runs import Inbound, Repeat, Run, Runs, run_response, user_content
-from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionKey
+from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionId, SessionKey
 from skynet_memory.keys import build_key
 from skynet_memory.sessions import SessionStore
 from skynet_protocol.agent import AgentAccepted, AgentParams, AgentWaitParams, AgentWaitResult
@@ -26,14 +25,12 @@ class AgentMethods:
 
     def __init__(
         self,
-        config: AgentConfig,
         *,
         runs: Runs,
         sessions: SessionStore,
         broadcaster: Broadcaster,
         commands: Commands,
     ) -> None:
-        self._config = config
         self._runs = runs
         self._sessions = sessions
         self._broadcaster = broadcaster
@@ -54,7 +51,11 @@ class AgentMethods:
         require_content(message, attachments)
         run_id = RunId(params.idempotency_key)
         command = parse_command(message)
-        if command is not None and command.name in RESTARTS and not await self._runs.known(caller.user_id, "agent", run_id):
+        if (
+            command is not None
+            and command.name in RESTARTS
+            and not await self._runs.known(caller.user_id, "agent", run_id)
+        ):
             message = await self._commands.restart(caller, key, command)
         # A session that is known by its id alone has no key on the wire: its runs have no chat events.
         wire_key = "" if session_id else params.session_key or render_key(key)
@@ -87,14 +88,12 @@ class AgentMethods:
     @method("agent.wait")
     async def wait(self, caller: Caller, params: AgentWaitParams) -> AgentWaitResult:
         """Wait for the end of a run, begun or not; an aborted run answers ``timeout``, as in OpenClaw."""
-        result = await self._runs.result(
-            caller.user_id, RunId(params.run_id), timeout_s=params.timeout_ms / 1000
-        )
+        result = await self._runs.result(caller.user_id, RunId(params.run_id), timeout_s=params.timeout_ms / 1000)
         if result is None or result.status in ("aborted", "timeout"):
             return AgentWaitResult(run_id=params.run_id, status="timeout")
         return AgentWaitResult(
             run_id=params.run_id,
-            status=result.status,
+            status="ok" if result.status == "ok" else "error",
             started_at=result.started_at_ms,
             ended_at=result.ended_at_ms,
             error=result.error or UNSET,
@@ -125,18 +124,17 @@ class AgentMethods:
             raise invalid_params("agent", f"unknown channel: {channel}")
         raise RequestError("Error: Channel is required (no configured channels detected).")
 
-    async def _session(self, caller: Caller, params: AgentParams) -> tuple[SessionKey, str]:
+    async def _session(self, caller: Caller, params: AgentParams) -> tuple[SessionKey, SessionId | None]:
         """The session of the turn, and its id if that is what names it: key, else id, else the main session."""
         if params.session_key:
-            return resolve_key(caller, params.session_key), ""
+            return resolve_key(caller, params.session_key), None
         if params.session_id:
-            known = await self._sessions.by_session_id(caller.user_id, params.session_id)
-            key = known.key if known is not None else build_key(caller.user_id, DEFAULT_AGENT, f"id:{params.session_id}")
-            return key, params.session_id
-        return resolve_key(caller, "main"), ""
+            session_id = SessionId(params.session_id)
+            known = await self._sessions.by_session_id(caller.user_id, session_id)
+            key = known.key if known is not None else build_key(caller.user_id, DEFAULT_AGENT, f"id:{session_id}")
+            return key, session_id
+        return resolve_key(caller, "main"), None
 
 
 async def _final(run: Run) -> object:
     return run_response(await run.wait())
-
-

@@ -119,7 +119,9 @@ class ChatMethods:
         session = await self._sessions.get(caller.user_id, key)
         if session is None:
             return ChatHistoryResult(session_key=params.session_key, messages=[], thinking_level="off")
-        entries = await self._transcripts.history(caller.user_id, session.session_id, limit=params.limit)
+        entries = await self._transcripts.history(
+            caller.user_id, session.session_id, limit=params.limit, include_covered=True
+        )
         return ChatHistoryResult(
             session_key=params.session_key,
             session_id=session.session_id,

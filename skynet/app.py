@@ -1,0 +1,329 @@
+"""The composition root: every part is built here and handed to those that use it. Read top to bottom, it is the architecture."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+
+from skynet.config import Config, ProviderConfig
+from skynet.gateway.auth import Admission, Authenticator
+from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.commands import Commands
+from skynet.gateway.connection import Gateway
+from skynet.gateway.dispatch import Dispatcher, MethodTable, collect
+from skynet.gateway.health import HealthBoard
+from skynet.gateway.heartbeat import Heartbeats, SystemEvents
+from skynet.gateway.presence import PresenceTable, StateVersions
+from skynet.gateway.runs import Runs
+from skynet.gateway.server import GatewayServer, listen, loop_factory
+from skynet.http import http_app
+from skynet.methods.agent import AgentMethods
+from skynet.methods.agents import AgentsMethods
+from skynet.methods.channels import ChannelMethods
+from skynet.methods.chat import ChatMethods
+from skynet.methods.config import ConfigMethods
+from skynet.methods.cron import CronMethods
+from skynet.methods.devices import DeviceMethods
+from skynet.methods.exec_approvals import ExecApprovalMethods
+from skynet.methods.health import HealthMethods
+from skynet.methods.heartbeat import HeartbeatMethods
+from skynet.methods.logs import LogMethods
+from skynet.methods.models import ModelMethods
+from skynet.methods.nodes import NodeMethods
+from skynet.methods.ping import PingMethods
+from skynet.methods.presence import PresenceMethods
+from skynet.methods.sessions import SessionMethods
+from skynet.methods.skills import SkillMethods
+from skynet.methods.tools import ToolMethods
+from skynet.methods.usage import UsageMethods
+from skynet.supervisor import Supervisor
+from skynet.version import VERSION
+from skynet_agent.providers import ModelInfo, Price, ProviderRow
+from skynet_agent.router import Router
+from skynet_memory.database import Database
+from skynet_memory.ids import DEFAULT_AGENT, ConnId, now_ms
+from skynet_memory.migrations import migrate
+from skynet_memory.schema import COMPONENT as MEMORY_TABLES
+from skynet_memory.sessions import SessionStore
+from skynet_memory.transcripts import TranscriptStore
+from skynet_memory.turns import TurnStore
+from skynet_memory.usage import UsageStore
+from skynet_protocol.connect import Features, HelloOk, Policy, ServerInfo, SessionDefaults, Snapshot
+from skynet_protocol.errors import PROTOCOL_VERSION
+from skynet_protocol.events import EVENTS, TickEvent
+from skynet_protocol.methods import METHODS
+from skynet_users.credentials import CredentialStore
+from skynet_users.devices import DeviceStore
+from skynet_users.people import UserStore
+from skynet_users.schema import COMPONENT as USER_TABLES
+
+log = logging.getLogger(__name__)
+
+SWEEP_INTERVAL_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A gateway that is open but does not listen yet."""
+
+    gateway: Gateway
+    http: Starlette
+    database: Database
+    runs: Runs
+
+
+@asynccontextmanager
+async def open_app(config: Config) -> AsyncIterator[App]:
+    """Open the state and build every part; leaving closes them in reverse.
+
+    Args:
+        config: with the gateway token filled in (:func:`skynet.config.ensure_gateway_token`).
+
+    Raises:
+        DatabaseInUse, DatabaseTooNew, DatabaseRefused: with words for the person who started the gateway.
+    """
+    started_s = time.monotonic()
+    versions = StateVersions()
+    broadcaster = Broadcaster()
+    heartbeats, system_events = Heartbeats(), SystemEvents()
+    async with (
+        Database(config.database.path, synchronous=config.database.synchronous) as db,
+        Supervisor() as tasks,
+    ):
+        await migrate(db, [USER_TABLES, MEMORY_TABLES])
+        users, credentials, devices = UserStore(db), CredentialStore(db), DeviceStore(db)
+        sessions, transcripts, turns, usage = SessionStore(db), TranscriptStore(db), TurnStore(db), UsageStore(db)
+        owner = await users.ensure_owner()
+        for run in await turns.close_unfinished(now_ms()):
+            log.warning("closed run %s, which the last stop interrupted", run.run_id, extra={"user_id": run.owner})
+
+        router = Router(
+            provider_rows(config),
+            default_model=config.agent.model,
+            aliases=config.models.aliases,
+            pools=config.pools,
+        )
+        for problem in (*config.warnings, *router.problems()):
+            log.warning("configuration: %s", problem)
+        authenticator = Authenticator(
+            config.gateway,
+            owner=owner,
+            users=users,
+            credentials=credentials,
+            devices=devices,
+            broadcaster=broadcaster,
+        )
+        presence = PresenceTable(broadcaster, versions, version=VERSION)
+        health = HealthBoard(
+            sessions=sessions,
+            heartbeats=heartbeats,
+            broadcaster=broadcaster,
+            versions=versions,
+            tasks=tasks,
+            store_path=str(config.database.path),
+            agent_name=config.agent.name,
+        )
+        async with Runs(
+            turns=turns,
+            transcripts=transcripts,
+            router=router,
+            broadcaster=broadcaster,
+            tasks=tasks,
+            timeout_s=config.agent.timeout_s,
+        ) as runs:
+            session_methods = SessionMethods(
+                sessions=sessions, transcripts=transcripts, router=router, abort_session=runs.abort_session
+            )
+            commands = Commands(sessions=sessions, router=router, reset=session_methods.restart)
+            table = collect(
+                PingMethods(),
+                HealthMethods(
+                    board=health,
+                    sessions=sessions,
+                    heartbeats=heartbeats,
+                    events=system_events,
+                    router=router,
+                    store_path=str(config.database.path),
+                ),
+                PresenceMethods(presence, system_events),
+                HeartbeatMethods(heartbeats, system_events),
+                ModelMethods(router),
+                AgentsMethods(config.agent.name),
+                session_methods,
+                ChatMethods(
+                    runs=runs,
+                    sessions=sessions,
+                    transcripts=transcripts,
+                    broadcaster=broadcaster,
+                    commands=commands,
+                ),
+                AgentMethods(runs=runs, sessions=sessions, broadcaster=broadcaster, commands=commands),
+                ConfigMethods(config),
+                LogMethods(config.logging.file),
+                UsageMethods(usage),
+                DeviceMethods(devices, broadcaster),
+                ChannelMethods(),
+                SkillMethods(workspace_dir=config.agent.workspace_dir, managed_dir=config.home / "skills"),
+                ToolMethods(),
+                NodeMethods(devices),
+                CronMethods(str(config.database.path)),
+                ExecApprovalMethods(config.home / "exec-approvals.json"),
+            )
+            greeter = Greeter(config, table, presence, health, versions, started_s)
+            gateway = Gateway(
+                limits=config.gateway.limits,
+                tasks=tasks,
+                authenticator=authenticator,
+                dispatcher=Dispatcher(table, tasks),
+                broadcaster=broadcaster,
+                presence=presence,
+                greet=greeter.greet,
+                connected=health.client_connected,
+            )
+            tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
+            tasks.start(health.keep_fresh(), name="health")
+            tasks.start(_sweep(turns), name="sweep")
+            http = http_app(
+                runs=runs,
+                authenticator=authenticator,
+                router=router,
+                database=db,
+                connections=lambda: len(broadcaster),
+                limits=config.gateway.limits,
+            )
+            try:
+                yield App(gateway, http, db, runs)
+            finally:
+                await router.aclose()
+
+
+def serve(config: Config, *, on_ready: Callable[[str], None] | None = None) -> None:
+    """Run a gateway until it is told to stop (SIGINT, SIGTERM).
+
+    Args:
+        on_ready: called with the WebSocket URL once connections are accepted.
+
+    Raises:
+        CannotListen, DatabaseInUse, DatabaseTooNew, DatabaseRefused: with words for the person who started it.
+    """
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(config, on_ready))
+
+
+async def _serve(config: Config, on_ready: Callable[[str], None] | None) -> None:
+    listener = listen(config.gateway.host, config.gateway.port)
+    try:
+        async with open_app(config) as app:
+            await GatewayServer(app.gateway, app.http, on_ready=on_ready).serve([listener])
+    finally:
+        listener.close()
+
+
+class Greeter:
+    """Makes hello-ok: what a client is told of the gateway when it is let in."""
+
+    def __init__(
+        self,
+        config: Config,
+        table: MethodTable,
+        presence: PresenceTable,
+        health: HealthBoard,
+        versions: StateVersions,
+        started_s: float,
+    ) -> None:
+        self._config = config
+        self._presence = presence
+        self._health = health
+        self._versions = versions
+        self._started_s = started_s
+        self._features = Features(
+            methods=[name for name, spec in METHODS.items() if spec.listed and name in table], events=EVENTS
+        )
+        limits = config.gateway.limits
+        self._policy = Policy(
+            max_payload=limits.frame_bytes,
+            max_buffered_bytes=limits.outbound_bytes,
+            tick_interval_ms=int(limits.tick_interval_s * 1000),
+        )
+
+    def greet(self, admission: Admission, conn_id: ConnId) -> HelloOk:
+        """The answer to a ``connect`` that succeeded."""
+        caller, config = admission.caller, self._config
+        return HelloOk(
+            protocol=PROTOCOL_VERSION,
+            server=ServerInfo(version=VERSION, conn_id=conn_id),
+            features=self._features,
+            snapshot=Snapshot(
+                presence=self._presence.entries(caller),
+                health=self._health.latest(caller),
+                state_version=self._versions.wire(),
+                uptime_ms=int((time.monotonic() - self._started_s) * 1000),
+                config_path=str(config.file or config.home / "skynet.toml"),
+                state_dir=str(config.home),
+                session_defaults=SessionDefaults(
+                    default_agent_id=DEFAULT_AGENT,
+                    main_key="main",
+                    main_session_key=f"agent:{DEFAULT_AGENT}:main",
+                    scope="per-sender",
+                ),
+                auth_mode=config.gateway.auth.mode,
+            ),
+            policy=self._policy,
+            auth=admission.hello,
+        )
+
+
+def provider_rows(config: Config) -> Sequence[ProviderRow]:
+    """The configured providers as the router knows them."""
+    return [_provider_row(name, provider) for name, provider in config.enabled_providers.items()]
+
+
+def _provider_row(name: str, provider: ProviderConfig) -> ProviderRow:
+    return ProviderRow(
+        name=name,
+        api=provider.api,
+        base_url=provider.base_url,
+        api_key=provider.api_key,
+        priority=provider.priority,
+        models=tuple(
+            ModelInfo(
+                id=model.id,
+                name=model.name,
+                context_window=model.context_window,
+                max_output_tokens=model.max_output_tokens,
+                reasoning=model.reasoning,
+                input=model.input,
+                price=None
+                if model.price is None
+                else Price(
+                    input=_micro(model.price.input),
+                    output=_micro(model.price.output),
+                    cache_read=_micro(model.price.cache_read),
+                    cache_write=_micro(model.price.cache_write),
+                ),
+            )
+            for model in provider.models
+        ),
+    )
+
+
+def _micro(dollars: float) -> int:
+    return round(dollars * 1_000_000)
+
+
+async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:
+    """Clients leave after two missed ticks, whatever else they get (OPENCLAW-V3 1.4)."""
+    while True:
+        await asyncio.sleep(interval_s)
+        broadcaster.publish("tick", TickEvent(ts=now_ms()), owner=None)
+
+
+async def _sweep(turns: TurnStore) -> None:
+    """Forget idempotency keys that are older than a day."""
+    while True:
+        await asyncio.sleep(SWEEP_INTERVAL_S)
+        await turns.sweep(now_ms())
