@@ -16,7 +16,7 @@ async def m001_sessions(tx: Transaction) -> None:
         CREATE TABLE sessions (
             owner TEXT NOT NULL REFERENCES users(id) ON DELETE CASCADE,
             key TEXT NOT NULL,
-            session_id TEXT NOT NULL UNIQUE,
+            session_id TEXT NOT NULL,
             agent_id TEXT NOT NULL,
             name TEXT NOT NULL,
             label TEXT NOT NULL,
@@ -40,7 +40,8 @@ async def m001_sessions(tx: Transaction) -> None:
             leaf_entry TEXT,
             title TEXT NOT NULL,
             last_message TEXT NOT NULL,
-            PRIMARY KEY (owner, key)
+            PRIMARY KEY (owner, key),
+            UNIQUE (owner, session_id)
         ) STRICT
         """
     )
@@ -95,17 +96,26 @@ async def m002_transcripts(tx: Transaction) -> None:
     await tx.execute(
         """
         CREATE TABLE archived_transcripts (
-            session_id TEXT NOT NULL PRIMARY KEY,
             owner TEXT NOT NULL REFERENCES users(id) ON DELETE CASCADE,
+            session_id TEXT NOT NULL,
             key TEXT NOT NULL,
             leaf_entry TEXT,
-            archived_at_ms INTEGER NOT NULL
+            archived_at_ms INTEGER NOT NULL,
+            PRIMARY KEY (owner, session_id)
         ) STRICT, WITHOUT ROWID
         """
     )
     await tx.execute("CREATE INDEX archived_transcripts_key ON archived_transcripts(owner, key)")
     # Entries may be deleted only while their session is named here, or with the person they belong to
-    await tx.execute("CREATE TABLE erasing (session_id TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID")
+    await tx.execute(
+        """
+        CREATE TABLE erasing (
+            owner TEXT NOT NULL,
+            session_id TEXT NOT NULL,
+            PRIMARY KEY (owner, session_id)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
     await tx.execute(
         """
         CREATE TRIGGER entries_grow_in_their_session BEFORE INSERT ON entries
@@ -124,7 +134,7 @@ async def m002_transcripts(tx: Transaction) -> None:
     await tx.execute(
         """
         CREATE TRIGGER entries_stay BEFORE DELETE ON entries
-        WHEN NOT EXISTS (SELECT 1 FROM erasing WHERE session_id = old.session_id)
+        WHEN NOT EXISTS (SELECT 1 FROM erasing WHERE owner = old.owner AND session_id = old.session_id)
             AND EXISTS (SELECT 1 FROM users WHERE id = old.owner)
         BEGIN SELECT RAISE(ABORT, 'transcript entries are deleted only with their session'); END
         """

@@ -244,16 +244,15 @@ def new_session(
     *,
     origin: Mapping[str, Json] | None = None,
     display_name: str = "",
-    session_id: SessionId | None = None,
 ) -> dict[str, Value]:
-    """The values of ``upsert`` for a session that may not exist yet; ``session_id`` is the id it then gets."""
+    """The values of ``upsert`` for a session that may not exist yet."""
     parsed = parse_key(key)
     if parsed.user != owner:
         raise SessionNotFound(key)
     return {
         "owner": owner,
         "key": key,
-        "session_id": session_id or new_id(),
+        "session_id": new_id(),
         "agent_id": parsed.agent,
         "name": parsed.name,
         "origin": _write_json(origin or {}),
@@ -264,6 +263,16 @@ def new_session(
 
 def upsert(tx: Statements, fresh: Mapping[str, Value]) -> Row:
     return _one(tx.fetchone(_UPSERT, fresh))
+
+
+def is_transcript(tx: Statements, owner: UserId, session_id: SessionId) -> bool:
+    """Whether this id names a transcript of this person already, a session's own or an archived one."""
+    row = tx.fetchone(
+        "SELECT 1 FROM sessions WHERE owner = :owner AND session_id = :session_id UNION ALL"
+        " SELECT 1 FROM archived_transcripts WHERE owner = :owner AND session_id = :session_id",
+        {"owner": owner, "session_id": session_id},
+    )
+    return row is not None
 
 
 _UPSERT: Final = """
@@ -352,12 +361,11 @@ def _archive(tx: Statements, owner: UserId, key: SessionKey, at_ms: int) -> bool
 
 
 def _erase_archived(tx: Statements, owner: UserId, key: SessionKey) -> None:
-    archived = "SELECT session_id FROM archived_transcripts WHERE owner = ? AND key = ?"
-    tx.execute(f"INSERT INTO erasing {archived}", (owner, key))
     tx.execute(
-        "DELETE FROM entries WHERE owner = ? AND session_id IN (SELECT session_id FROM erasing)",
-        (owner,),
+        "INSERT INTO erasing SELECT owner, session_id FROM archived_transcripts WHERE owner = ? AND key = ?",
+        (owner, key),
     )
+    tx.execute("DELETE FROM entries WHERE owner = ? AND session_id IN (SELECT session_id FROM erasing)", (owner,))
     tx.execute("DELETE FROM erasing")
     tx.execute("DELETE FROM archived_transcripts WHERE owner = ? AND key = ?", (owner, key))
     tx.execute("UPDATE dedupe SET response = NULL WHERE owner = ? AND key = ?", (owner, key))

@@ -11,8 +11,9 @@ import msgspec
 
 from skynet_memory.database import Database, Row, Statements
 from skynet_memory.errors import RunNotOpen, SessionNotFound
-from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId, now_ms
-from skynet_memory.sessions import Json, Session, new_session, read_session, topic, upsert
+from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId
+from skynet_memory.ids import now_ms as current_ms
+from skynet_memory.sessions import Json, Session, is_transcript, new_session, read_session, topic, upsert
 from skynet_memory.transcripts import Chain, NewEntry
 from skynet_memory.usage import UsageRecord
 
@@ -78,18 +79,21 @@ class TurnStore:
     ) -> TurnBegun | TurnRepeated:
         """Get or create the session, claim the run and add the person's entry (``payload``, if any). Durable on return.
 
-        ``session_id`` is the id of a session that does not exist yet, for clients that choose it.
+        ``session_id`` is the id that a new session gets, for clients that choose it; an id that names a transcript of
+        this person already is not used a second time.
 
         Raises:
             InvalidSessionKey: not a key.
             SessionNotFound: another person's key.
         """
-        fresh = new_session(owner, key, now_ms, origin=origin, display_name=display_name, session_id=session_id)
+        fresh = new_session(owner, key, now_ms, origin=origin, display_name=display_name)
         chain = Chain([] if payload is None else [NewEntry("message", payload)])
         entry_id = chain.ids[0] if chain.ids else None
         values = {**chain.session_values(), "owner": owner, "key": key}
 
         def work(tx: Statements) -> Row:
+            if session_id is not None and not is_transcript(tx, owner, session_id):
+                fresh["session_id"] = session_id
             session = upsert(tx, fresh)
             claim = {
                 "owner": owner,
@@ -125,7 +129,7 @@ class TurnStore:
         row = await self._db.fetchone(
             "SELECT status, response, started_at_ms, ended_at_ms, key FROM dedupe"
             " WHERE owner = ? AND kind = ? AND run_id = ? AND started_at_ms > ?",
-            (owner, kind, run_id, now_ms() - DEDUPE_MS),
+            (owner, kind, run_id, current_ms() - DEDUPE_MS),
         )
         return None if row is None else _read_repeated(row)
 
