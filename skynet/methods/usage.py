@@ -1,0 +1,145 @@
+"""``usage.status``, ``usage.cost`` and ``doctor.memory.status``."""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from skynet.gateway.dispatch import method
+from skynet_memory.ids import DEFAULT_AGENT, now_ms
+from skynet_memory.usage import UsageStore
+from skynet_memory.usage import UsageTotals as StoredTotals
+from skynet_protocol.usage import (
+    DoctorMemoryStatusParams,
+    DoctorMemoryStatusResult,
+    EmbeddingStatus,
+    UsageCostParams,
+    UsageCostResult,
+    UsageDay,
+    UsageStatusParams,
+    UsageStatusResult,
+    UsageTotals,
+)
+from skynet_users.caller import Caller
+
+DEFAULT_DAYS = 30
+MAX_DAYS = 3660
+"""Ten years: more is not asked for in earnest."""
+MICROUSD = 1_000_000
+DAY_MS = 86_400_000
+EPOCH = date(1970, 1, 1).toordinal()
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_OFFSET = re.compile(r"UTC([+-])(\d{1,2})(?::([0-5]\d))?", re.ASCII)
+
+
+class UsageMethods:
+    """What the caller's messages cost."""
+
+    def __init__(self, usage: UsageStore) -> None:
+        self._usage = usage
+
+    @method("usage.status")
+    def status(self, caller: Caller, params: UsageStatusParams) -> UsageStatusResult:
+        """The providers' own quotas. None of this version's wire APIs tells them."""
+        return UsageStatusResult(updated_at=now_ms(), providers=[])
+
+    @method("usage.cost")
+    async def cost(self, caller: Caller, params: UsageCostParams) -> UsageCostResult:
+        """Tokens and dollars of the caller by day: of ``startDate`` to ``endDate``, or of the last ``days``.
+
+        What is spent is known as a whole: the parts (``inputCost`` …) are 0.
+        """
+        now = now_ms()
+        period = _period(params, now)
+        daily = await self._usage.daily(
+            caller.user_id, period.since_ms, period.until_ms, utc_offset_minutes=period.offset_minutes
+        )
+        totals = await self._usage.totals(caller.user_id, period.since_ms, period.until_ms)
+        return UsageCostResult(
+            updated_at=now,
+            days=period.days,
+            daily=[UsageDay(date=day.date, **_totals(day.totals)) for day in daily],
+            totals=UsageTotals(**_totals(totals)),
+        )
+
+    @method("doctor.memory.status")
+    def memory_status(self, caller: Caller, params: DoctorMemoryStatusParams) -> DoctorMemoryStatusResult:
+        """Whether memories can be searched by meaning."""
+        return DoctorMemoryStatusResult(
+            agent_id=DEFAULT_AGENT, embedding=EmbeddingStatus(ok=False, error="no embedding provider is configured")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Period:
+    """Whole days in one zone; ``until_ms`` is not included."""
+
+    since_ms: int
+    until_ms: int
+    offset_minutes: int
+
+    @property
+    def days(self) -> int:
+        return max(0, self.until_ms - self.since_ms) // DAY_MS
+
+
+def _period(params: UsageCostParams, now: int) -> _Period:
+    offset = _utc_offset(params, now)
+    shift_ms = offset * 60_000
+    first, last = _day(params.start_date), _day(params.end_date)
+    if first is None or last is None:
+        last = (now + shift_ms) // DAY_MS
+        first = last - _days(params.days) + 1
+    return _Period(first * DAY_MS - shift_ms, (last + 1) * DAY_MS - shift_ms, offset)
+
+
+def _utc_offset(params: UsageCostParams, now: int) -> int:
+    """Minutes east of UTC in which days begin: ``gateway`` is the machine's zone, ``specific`` what is asked for."""
+    if params.mode == "gateway":
+        local = datetime.fromtimestamp(now / 1000).astimezone().utcoffset()
+        return 0 if local is None else round(local.total_seconds() / 60)
+    if params.mode == "specific" and isinstance(params.utc_offset, str):
+        match = _OFFSET.fullmatch(params.utc_offset.strip())
+        if match is not None:
+            minutes = (int(match[2]) * 60 + int(match[3] or 0)) * (1 if match[1] == "+" else -1)
+            return minutes if -12 * 60 <= minutes <= 14 * 60 else 0
+    return 0
+
+
+def _day(text: object) -> int | None:
+    """``YYYY-MM-DD`` as days since 1970; ``None`` for anything else."""
+    if not isinstance(text, str) or _DATE.fullmatch(text.strip()) is None:
+        return None
+    try:
+        return date.fromisoformat(text.strip()).toordinal() - EPOCH
+    except ValueError:
+        return None
+
+
+def _days(asked: object) -> int:
+    """A number, or a text that is one, of days."""
+    if isinstance(asked, bool) or not isinstance(asked, int | float | str) or asked == "":
+        return DEFAULT_DAYS
+    try:
+        number = float(asked)
+    except (ValueError, OverflowError):
+        return DEFAULT_DAYS
+    return max(1, math.floor(min(number, MAX_DAYS))) if math.isfinite(number) else DEFAULT_DAYS
+
+
+def _totals(stored: StoredTotals) -> dict[str, Any]:
+    return {
+        "input": stored.input,
+        "output": stored.output,
+        "cache_read": stored.cache_read,
+        "cache_write": stored.cache_write,
+        "total_tokens": stored.total,
+        "total_cost": stored.cost_microusd / MICROUSD,
+        "input_cost": 0.0,
+        "output_cost": 0.0,
+        "cache_read_cost": 0.0,
+        "cache_write_cost": 0.0,
+        "missing_cost_entries": stored.unpriced_calls,
+    }
