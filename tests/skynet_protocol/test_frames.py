@@ -63,6 +63,11 @@ def test_brackets_in_text_are_no_nesting():
     assert request(deep).method == "m"
 
 
+def test_text_with_many_escapes_and_brackets_behind_it():
+    text = b'{"type":"req","id":"1","method":"m","params":["' + b'\\n\\"[' * 200_000 + b'",' + b"[]," * 300 + b"0]}"
+    request(text)
+
+
 def test_nesting_is_limited_exactly():
     def frame(levels: int) -> bytes:
         return b'{"type":"req","id":"1","method":"m","params":' + b"[" * levels + b"]" * levels + b"}"
