@@ -21,8 +21,8 @@ from skynet.gateway.presence import PresenceTable, StateVersions
 from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
 from skynet.http import http_app
-from skynet.methods.agent import AgentMethods
-from skynet.methods.agents import AgentsMethods
+from skynet.methods.agent import RunMethods
+from skynet.methods.agents import AgentMethods
 from skynet.methods.channels import ChannelMethods
 from skynet.methods.chat import ChatMethods
 from skynet.methods.config import ConfigMethods
@@ -135,10 +135,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             tasks=tasks,
             timeout_s=config.agent.timeout_s,
         ) as runs:
-            session_methods = SessionMethods(
-                sessions=sessions, transcripts=transcripts, router=router, abort_session=runs.abort_session
-            )
-            commands = Commands(sessions=sessions, router=router, reset=session_methods.restart)
+            commands = Commands(sessions=sessions, router=router, abort_session=runs.abort_session)
             table = collect(
                 PingMethods(),
                 HealthMethods(
@@ -152,8 +149,14 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 PresenceMethods(presence, system_events),
                 HeartbeatMethods(heartbeats, system_events),
                 ModelMethods(router),
-                AgentsMethods(config.agent.name),
-                session_methods,
+                AgentMethods(config.agent.name),
+                SessionMethods(
+                    sessions=sessions,
+                    transcripts=transcripts,
+                    router=router,
+                    abort_session=runs.abort_session,
+                    store_path=str(config.database.path),
+                ),
                 ChatMethods(
                     runs=runs,
                     sessions=sessions,
@@ -161,7 +164,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     broadcaster=broadcaster,
                     commands=commands,
                 ),
-                AgentMethods(runs=runs, sessions=sessions, broadcaster=broadcaster, commands=commands),
+                RunMethods(runs=runs, sessions=sessions, broadcaster=broadcaster, commands=commands),
                 ConfigMethods(config),
                 LogMethods(config.logging.file),
                 UsageMethods(usage),

@@ -1,14 +1,15 @@
 """Messages that begin with a known ``/command``: answered by the gateway, without the model (OPENCLAW-V3 7.7)."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from skynet.gateway.keys import render_key
 from skynet.version import VERSION
 from skynet_agent.errors import UnknownModel
 from skynet_agent.router import Router
-from skynet_memory.ids import SessionKey
+from skynet_memory.errors import SessionNotFound
+from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.sessions import Session, SessionChanges, SessionStore
 from skynet_users.caller import Caller
 
@@ -35,12 +36,6 @@ HELP = """Commands:
 /stop - stop what is running"""
 
 
-class Resetter(Protocol):
-    """Ends a session's runs and gives it a new transcript."""
-
-    def __call__(self, caller: Caller, key: SessionKey) -> Awaitable[object]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """A message that is a command: its name with the slash, lower case, and what follows it."""
@@ -62,10 +57,16 @@ def parse_command(message: str) -> Parsed | None:
 class Commands:
     """Answers commands. A command changes only the caller's own session."""
 
-    def __init__(self, *, sessions: SessionStore, router: Router, reset: Resetter) -> None:
+    def __init__(
+        self,
+        *,
+        sessions: SessionStore,
+        router: Router,
+        abort_session: Callable[[UserId, SessionKey], Awaitable[bool]],
+    ) -> None:
         self._sessions = sessions
         self._router = router
-        self._reset = reset
+        self._abort_session = abort_session
 
     async def answer(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
         """The text that answers ``command``, after doing what it says."""
@@ -73,7 +74,9 @@ class Commands:
 
     async def restart(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
         """Begin a new conversation; returns the message its first run gets."""
-        await self._reset(caller, key)
+        await self._abort_session(caller.user_id, key)
+        with suppress(SessionNotFound):
+            await self._sessions.reset(caller.user_id, key)
         return command.argument or GREETING
 
     async def _help(self, caller: Caller, key: SessionKey, command: Parsed) -> str:

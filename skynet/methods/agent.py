@@ -20,7 +20,7 @@ from skynet_protocol.session_keys import FullKey, parse_wire_key
 from skynet_users.caller import Caller
 
 
-class AgentMethods:
+class RunMethods:
     """``agent``, ``agent.wait``."""
 
     def __init__(
