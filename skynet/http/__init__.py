@@ -90,5 +90,5 @@ def _crashed(request: Request, exc: Exception) -> Response:
 
 
 def _is_api(request: Request) -> bool:
-    path = request.scope["path"]
+    path: str = request.scope["path"]
     return path == "/v1" or path.startswith("/v1/")

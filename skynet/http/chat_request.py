@@ -171,7 +171,7 @@ def parse_chat_request(body: bytes, *, now_ms: int) -> ChatTurn:
     request = _decode(body)
     _refuse_unsupported(request)
     if not request.model:
-        raise invalid("you must provide a model parameter", "model")
+        raise invalid("model: missing; `skynet` is the assistant with its default model", "model")
     system, conversation = _conversation(request.messages, now_ms)
     content, history = _split(conversation)
     return ChatTurn(
@@ -211,12 +211,16 @@ def _wrong_field(text: str) -> Exception:
 def _refuse_unsupported(request: ChatRequest) -> None:
     if request.n is not None and request.n != 1:
         raise invalid("n: only one choice is supported", "n")
-    if request.logprobs or request.top_logprobs:
-        raise invalid("log probabilities are not supported", "logprobs" if request.logprobs else "top_logprobs")
-    if request.audio is not None or "audio" in (request.modalities or ()):
-        raise invalid("audio answers are not supported", "audio" if request.audio is not None else "modalities")
+    if request.logprobs:
+        raise invalid("logprobs: log probabilities are not supported", "logprobs")
+    if request.top_logprobs:
+        raise invalid("top_logprobs: log probabilities are not supported", "top_logprobs")
+    if request.audio is not None:
+        raise invalid("audio: answers are text", "audio")
+    if "audio" in (request.modalities or ()):
+        raise invalid("modalities: answers are text", "modalities")
     if request.functions:
-        raise invalid("functions are not supported: use tools", "functions")
+        raise invalid("functions: not supported; use tools", "functions")
 
 
 def _options(request: ChatRequest) -> ModelOptions:
