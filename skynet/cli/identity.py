@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from skynet.cli.errors import CliError, Exit
+from skynet.config import ensure_home
 from skynet_protocol.device import DeviceIdentity
 
 
@@ -33,7 +34,7 @@ def load_identity(home: Path) -> DeviceIdentity:
     file = home / "identity" / "device.json"
     try:
         if not file.exists():
-            _store(file, DeviceIdentity.generate())
+            _store(home, file, DeviceIdentity.generate())
         stored = msgspec.json.decode(file.read_bytes(), type=_IdentityFile)
         identity = DeviceIdentity.from_pem(stored.private_key_pem)
     except OSError as exc:
@@ -49,9 +50,10 @@ def load_identity(home: Path) -> DeviceIdentity:
     return identity
 
 
-def _store(file: Path, identity: DeviceIdentity) -> None:
+def _store(home: Path, file: Path, identity: DeviceIdentity) -> None:
     """Write the file at once or not at all; of two first commands at the same time, the first one's identity stays."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ensure_home(home)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
     content = _IdentityFile(
         version=1,
         device_id=identity.device_id,
