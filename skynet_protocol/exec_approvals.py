@@ -16,7 +16,7 @@ class ExecApprovalsGetParams(Params, frozen=True):
 class ExecApprovalsSocket(Result):
     """The file also holds the socket's token, which is never shown."""
 
-    path: str
+    path: str | UnsetType = UNSET
 
 
 class ExecApprovalsDefaults(Result):
