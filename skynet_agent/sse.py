@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LIMIT_BYTES = 32 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
+class SseEvent(NamedTuple):
     data: bytes
     name: str = ""
     """The ``event`` field; empty when there was none."""
@@ -66,14 +65,17 @@ class SseDecoder:
         for line in lines:
             if not line:
                 if self._data:
-                    events.append(SseEvent(b"\n".join(self._data), self._name))
+                    data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                    events.append(SseEvent(data, self._name))
                     self._data = []
                 self._name = ""
+            elif line.startswith(b"data: "):
+                self._data.append(line[6:])
             elif line.startswith(b"data:"):
-                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                self._data.append(line[5:])
             elif line == b"data":
                 self._data.append(b"")
             elif line.startswith(b"event:"):
                 self._name = line[6:].decode("utf-8", "replace").removeprefix(" ")
-        self._size = sum(map(len, self._data)) + sum(map(len, self._pieces))
+        self._size = sum(map(len, self._data)) + sum(map(len, self._pieces)) if self._data or self._pieces else 0
         return events
