@@ -18,7 +18,7 @@ from skynet_users.caller import Caller
 MAIN_KEY = "main"
 
 
-class AgentsMethods:
+class AgentMethods:
     """The assistant's name and face. There is one agent, ``main``."""
 
     def __init__(self, name: str) -> None:

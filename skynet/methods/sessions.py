@@ -66,7 +66,7 @@ class SessionMethods:
         transcripts: TranscriptStore,
         router: Router,
         abort_session: AbortSession,
-        store_path: str = "(multiple)",
+        store_path: str,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._sessions = sessions
