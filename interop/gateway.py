@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interop.processes import ROOT, Child, environment, free_port, running, until
+from interop.processes import Child, environment, free_port, running, until
 
-SKYNET = ROOT / ".venv" / "bin" / "skynet"
 START_TIMEOUT_S = 30.0
 PROVIDER_KEY = "sk-interop-provider-key"
 
@@ -70,6 +71,14 @@ class Gateway:
         return value
 
 
+def skynet() -> str:
+    """The command that is installed beside this Python, else the one on the path."""
+    beside = Path(sys.executable).parent / "skynet"
+    found = str(beside) if beside.is_file() else shutil.which("skynet")
+    assert found, f"no skynet beside {sys.executable}: install the project first"
+    return found
+
+
 @contextmanager
 def running_gateway(directory: Path, models_url: str) -> Iterator[Gateway]:
     """A gateway on a free port with the one provider ``mock``; its state and output are under ``directory``."""
@@ -77,7 +86,7 @@ def running_gateway(directory: Path, models_url: str) -> Iterator[Gateway]:
     home.mkdir(mode=0o700)
     (home / "skynet.toml").write_text(CONFIGURATION.format(models=models_url, key=PROVIDER_KEY), encoding="utf-8")
     env = environment(directory, SKYNET_HOME=str(home))
-    command = [str(SKYNET), "gateway", "run", "--port", str(port)]
+    command = [skynet(), "gateway", "run", "--port", str(port)]
     with running(command, env=env, cwd=directory, log=directory / "gateway.out") as child:
         gateway = Gateway(home, port, child)
         until(

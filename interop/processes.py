@@ -14,7 +14,6 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-ROOT = Path(__file__).resolve().parent.parent
 STOP_GRACE_S = 10.0
 POLL_S = 0.05
 

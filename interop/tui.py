@@ -45,12 +45,25 @@ class Terminal:
         """Press a key by its tmux name (``Enter``, ``Escape``)."""
         self.tmux("send-keys", "-t", TARGET, key)
 
+    @property
+    def input(self) -> str:
+        """What stands in the input line: between the last two rules on the screen."""
+        lines = self.screen.splitlines()
+        rules = [number for number, line in enumerate(lines) if line.startswith("\u2500" * 40)]
+        return "\n".join(lines[rules[-2] + 1 : rules[-1]]).strip() if len(rules) > 1 else ""
+
     def type(self, text: str) -> None:
-        """Type ``text``, wait for it to stand in the input line, and press Enter."""
-        before = self.screen.count(text)
+        """Type ``text`` and press Enter when it stands in the input line, once more when that only chose a completion."""
         self.tmux("send-keys", "-t", TARGET, "-l", text)
-        until(lambda: self.screen.count(text) > before, SCREEN_TIMEOUT_S, lambda: f"{text!r} typed\n{self.screen}")
-        self.press("Enter")
+        until(lambda: self.input == text, SCREEN_TIMEOUT_S, lambda: f"{text!r} typed\n{self.screen}")
+        for _ in range(2):
+            self.press("Enter")
+            try:
+                until(lambda: text not in self.input, 2, "")
+            except AssertionError:
+                continue
+            return
+        raise AssertionError(f"{text!r} does not leave the input line\n{self.screen}")
 
     def see(self, *texts: str, timeout_s: float = SCREEN_TIMEOUT_S) -> str:
         """Wait until all of ``texts`` are on the screen; the screen then."""
