@@ -1,0 +1,52 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skynet_memory.previews import role_and_text, shorten
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"role": "user", "content": "hi\n there "}, ("user", "hi there")),
+        ({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "data": "…"}]}, ("user", "a")),
+        (
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "b"}]},
+            ("assistant", "b"),
+        ),
+        ({"role": "toolResult", "toolCallId": "1", "content": []}, ("toolResult", "")),
+        ({"role": 1, "content": "x"}, ("", "")),
+        ([], ("", "")),
+    ],
+)
+def test_role_and_text(message: object, expected: tuple[str, str]) -> None:
+    assert role_and_text(json.dumps(message).encode()) == expected
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_have_some_text(payload: bytes) -> None:
+    role, text = role_and_text(payload)
+    assert isinstance(role, str)
+    assert isinstance(text, str)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("short", "short"),
+        ("exactly ten", "exactly…"),
+        ("abcdefghijklmnop", "abcdefghi…"),
+        ("ab cdefghijklmnop", "ab cdefgh…"),
+    ],
+)
+def test_shorten(text: str, expected: str) -> None:
+    assert shorten(text, 10) == expected
+
+
+@given(st.text(max_size=200))
+def test_never_longer(text: str) -> None:
+    short = shorten(text, 60)
+    assert len(short) <= 60
+    assert short == text or short.endswith("…")

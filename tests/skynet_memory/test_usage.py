@@ -1,0 +1,71 @@
+import pytest
+
+from skynet_memory.database import Database
+from skynet_memory.ids import UserId
+from skynet_memory.turns import TurnStore
+from skynet_memory.usage import DailyUsage, UsageRecord, UsageStore, UsageTotals
+from tests.skynet_memory.support import begin, finish, key
+
+DAY_MS = 86_400_000
+NOON = 20_000 * DAY_MS + DAY_MS // 2  # 2024-10-04T12:00Z
+
+
+def record(at_ms: int, cost: int | None, model: str = "m-1") -> UsageRecord:
+    return UsageRecord(
+        provider="lab", model=model, input=10, output=5, cache_read=2, cache_write=1, cost_microusd=cost, at_ms=at_ms
+    )
+
+
+@pytest.fixture
+async def usage(store: Database, ada: UserId, ben: UserId) -> UsageStore:
+    turns = TurnStore(store)
+    for owner, name, records in [
+        (ada, "a", [record(NOON, 100), record(NOON + DAY_MS, None)]),
+        (ada, "b", [record(NOON + DAY_MS, 50, "m-2")]),
+        (ben, "a", [record(NOON, 1_000_000)]),
+    ]:
+        run_id, _ = await begin(turns, owner, name=name)
+        await finish(turns, owner, run_id, records=records)
+    return UsageStore(store)
+
+
+def totals(calls: int, cost: int, unpriced: int = 0) -> UsageTotals:
+    return UsageTotals(
+        input=10 * calls,
+        output=5 * calls,
+        cache_read=2 * calls,
+        cache_write=calls,
+        cost_microusd=cost,
+        calls=calls,
+        unpriced_calls=unpriced,
+    )
+
+
+async def test_daily(usage: UsageStore, ada: UserId) -> None:
+    assert await usage.daily(ada, 0, NOON + 2 * DAY_MS) == [
+        DailyUsage(date="2024-10-04", totals=totals(1, 100)),
+        DailyUsage(date="2024-10-05", totals=totals(2, 50, unpriced=1)),
+    ]
+    assert await usage.daily(ada, NOON, NOON + DAY_MS) == [DailyUsage(date="2024-10-04", totals=totals(1, 100))]
+    assert await usage.daily(ada, 0, NOON) == []
+
+
+async def test_days_are_those_of_the_asked_offset(usage: UsageStore, ada: UserId) -> None:
+    assert [day.date for day in await usage.daily(ada, 0, NOON + 1, utc_offset_minutes=14 * 60)] == ["2024-10-05"]
+    assert [day.date for day in await usage.daily(ada, 0, NOON + 1, utc_offset_minutes=-721)] == ["2024-10-03"]
+
+
+async def test_totals(usage: UsageStore, ada: UserId) -> None:
+    everything = await usage.totals(ada, 0, NOON + 2 * DAY_MS)
+    assert everything == totals(3, 150, unpriced=1)
+    assert everything.total == 3 * 18
+    assert await usage.totals(ada, 0, NOON + 2 * DAY_MS, key=key(ada, "b")) == totals(1, 50)
+    assert await usage.totals(ada, 0, 1) == totals(0, 0)
+
+
+async def test_by_model(usage: UsageStore, ada: UserId) -> None:
+    models = await usage.by_model(ada, 0, NOON + 2 * DAY_MS)
+    assert [(row.provider, row.model, row.totals) for row in models] == [
+        ("lab", "m-1", totals(2, 100, unpriced=1)),
+        ("lab", "m-2", totals(1, 50)),
+    ]
