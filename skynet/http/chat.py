@@ -254,7 +254,7 @@ def _kept_answer(repeat: Repeat) -> Answer:
     kept = stored_answer(repeat.response)
     if isinstance(kept, StoredFailure):
         error = stored_error(kept.kind, kept.message, kept.provider)
-        error.headers = (*error.headers, DO_NOT_RETRY)
+        error.headers = tuple(dict.fromkeys((*error.headers, DO_NOT_RETRY)))  # it would only be told again
         raise error
     return kept
 

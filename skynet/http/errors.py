@@ -8,9 +8,7 @@ from typing import Any
 import orjson
 
 from skynet.gateway.auth import AuthFailed
-from skynet_agent.errors import (
-    AuthFailed as ProviderAuthFailed,
-)
+from skynet_agent.errors import AuthFailed as ProviderAuthFailed
 from skynet_agent.errors import (
     BadRequest,
     ConnectFailed,
@@ -129,7 +127,7 @@ HTTP_ERRORS: Mapping[type[Exception], Callable[[Any], HttpError]] = {
     # The gateway's key, not the client's: never 401, and not in the provider's words, which may quote the key.
     ProviderAuthFailed: lambda exc: HttpError(
         502,
-        f"the model provider {exc.provider!r} refused the gateway's credentials",
+        f"the model provider {exc.provider} refused the gateway's credentials".replace("  ", " "),
         kind="api_error",
         code="provider_auth_failed",
         headers=(DO_NOT_RETRY,),
