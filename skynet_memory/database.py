@@ -64,11 +64,11 @@ def translate(exc: BaseException) -> BaseException:
 class Statements:
     """What a piece of work may do with its connection, in that connection's thread; valid only while the work runs."""
 
-    __slots__ = ("_connection", "_topics")
+    __slots__ = ("_connection", "topics")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._topics: list[str] = []
+        self.topics: list[str] = []
 
     def execute(self, sql: str, params: Params = ()) -> int:
         """Run a statement; returns the number of rows it changed."""
@@ -87,7 +87,7 @@ class Statements:
 
     def changed(self, topic: str) -> None:
         """Count this as a change of ``topic`` once the COMMIT is done; see ``Database.version``."""
-        self._topics.append(topic)
+        self.topics.append(topic)
 
 
 class Transaction:
@@ -196,13 +196,12 @@ class Database:
     # Opening and closing
 
     async def __aenter__(self) -> Self:
-        self._prepare_files()
-        self._lock_fd = _lock(self.path)
         try:
+            self._take_file()
             await _to_the_end(self._connect())
         except BaseException as exc:
             await _to_the_end(self._disconnect())
-            if isinstance(exc, sqlite3.Error):
+            if isinstance(exc, sqlite3.Error | OSError):
                 raise DatabaseRefused(self.path, str(exc)) from exc
             raise
         self._writer, *self._readers = self._connections
@@ -223,20 +222,18 @@ class Database:
             self._task.cancel()
             await _to_the_end(self._disconnect())
 
-    def _prepare_files(self) -> None:
+    def _take_file(self) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # First: closing any descriptor of the file would drop the locks that SQLite holds on it in this process
+        self._lock_fd = _lock(self.path)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # SQLite gives its -wal and -shm files the mode of the database
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                # SQLite takes any file of less than a page for an empty one, and would write over it
-                if os.pread(fd, 16, 0) not in (b"", b"SQLite format 3\0"):
-                    raise DatabaseRefused(self.path, "file is not a database")
-                os.fchmod(fd, 0o600)
-            finally:
-                os.close(fd)
-        except OSError as exc:
-            raise DatabaseRefused(self.path, exc.strerror or str(exc)) from exc
+            # SQLite takes any file of less than a page for an empty one, and would write over it
+            if os.pread(fd, 16, 0) not in (b"", b"SQLite format 3\0"):
+                raise DatabaseRefused(self.path, "file is not a database")
+            os.fchmod(fd, 0o600)  # SQLite gives its -wal and -shm files the same
+        finally:
+            os.close(fd)
 
     async def _connect(self) -> None:
         for read_only in (False, *[True] * self._reader_count):
@@ -415,7 +412,7 @@ class Database:
             self._holder = None
         # A statement that its cancelled owner no longer awaits is still in the thread's queue, before this
         await self._writer.run(partial(_close_savepoint, keep))
-        return _Outcome(topics=statements._topics if keep else [])
+        return _Outcome(topics=statements.topics if keep else [])
 
     def _settle(self, job: _Work[Any] | _Interactive, outcome: _Outcome) -> None:
         for topic in outcome.topics:
@@ -496,7 +493,7 @@ def _run_work(work: _Work[Any], connection: sqlite3.Connection) -> _Outcome:
         _close_savepoint(False, connection)
         return _Outcome(error=exc)
     _close_savepoint(True, connection)
-    return _Outcome(value, topics=statements._topics)
+    return _Outcome(value, topics=statements.topics)
 
 
 def _open_savepoint(begin: bool, connection: sqlite3.Connection) -> Statements:
