@@ -1,3 +1,4 @@
+# ruff: noqa: N818 - the names say what happened, as "except SessionNotFound" should read
 """What the storage raises for its callers to act on."""
 
 from pathlib import Path

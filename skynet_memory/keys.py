@@ -17,7 +17,7 @@ _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-class InvalidSessionKey(ValueError):
+class InvalidSessionKey(ValueError):  # noqa: N818
     """The text is not a session key; ``str()`` says what is wrong with it."""
 
 

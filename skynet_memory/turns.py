@@ -53,7 +53,7 @@ class Interrupted:
     kind: str
 
 
-class _Repeated(Exception):
+class _Repeated(Exception):  # noqa: N818
     """Undoes the transaction of a turn that was begun before."""
 
     def __init__(self, row: Row) -> None:

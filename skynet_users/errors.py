@@ -1,3 +1,4 @@
+# ruff: noqa: N818 - the names say what happened, as "except UnknownDevice" should read
 """What the users' stores raise for their callers to act on. ``str()`` of the device errors is OpenClaw's text."""
 
 
