@@ -58,7 +58,7 @@ class _Snapshot:
 
 
 class HealthBoard:
-    """One snapshot a person, at most :data:`MAX_PEOPLE` of them.
+    """One snapshot a person, at most ``max_people`` of them.
 
     Args:
         clock: seconds, for ages.
@@ -75,6 +75,7 @@ class HealthBoard:
         tasks: Supervisor,
         store_path: str,
         agent_name: str,
+        max_people: int = MAX_PEOPLE,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], int] = now_ms,
     ) -> None:
@@ -85,6 +86,7 @@ class HealthBoard:
         self._tasks = tasks
         self._store_path = store_path
         self._agent_name = agent_name
+        self._max_people = max_people
         self._clock = clock
         self._now = now
         self._snapshots: OrderedDict[UserId, _Snapshot] = OrderedDict()
@@ -168,7 +170,7 @@ class HealthBoard:
             snapshot.published_at_s = before.published_at_s
         self._snapshots[owner] = snapshot
         self._snapshots.move_to_end(owner)
-        if len(self._snapshots) > MAX_PEOPLE:
+        if len(self._snapshots) > self._max_people:
             self._snapshots.popitem(last=False)
         return snapshot
 

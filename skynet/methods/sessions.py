@@ -67,6 +67,7 @@ class SessionMethods:
         router: Router,
         abort_session: AbortSession,
         store_path: str,
+        abort_timeout_s: float = ABORT_TIMEOUT_S,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._sessions = sessions
@@ -74,6 +75,7 @@ class SessionMethods:
         self._router = router
         self._abort_session = abort_session
         self._store_path = store_path
+        self._abort_timeout_s = abort_timeout_s
         self._clock = clock
         self._pages = _Pages()
 
@@ -288,7 +290,7 @@ class SessionMethods:
 
     async def _stop_runs(self, owner: UserId, key: SessionKey, shown: str) -> None:
         try:
-            async with asyncio.timeout(ABORT_TIMEOUT_S):
+            async with asyncio.timeout(self._abort_timeout_s):
                 await self._abort_session(owner, key)
         except TimeoutError as exc:
             raise RequestError(
