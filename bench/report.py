@@ -1,0 +1,102 @@
+"""The table for people and the same as JSON."""
+
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.rows import Row
+from bench.stages import Measured
+
+Found = Mapping[str, Mapping[str, Measured]]
+
+
+def value_of(measured: Measured | None) -> float | None:
+    """The median of the samples; None if there are none, or if any of them failed."""
+    if measured is None or measured.failure or not measured.samples:
+        return None
+    return statistics.median(measured.samples)
+
+
+def passed(row: Row, found: Found, ours: str) -> bool:
+    value = value_of(found.get(row.id, {}).get(ours))
+    return value is not None and row.passes(value)
+
+
+def table(rows: Sequence[Row], found: Found, names: Sequence[str]) -> str:
+    """Return the table: ours with budget and verdict, then each peer with how many times better ours is."""
+    ours, *peers = names
+    lines = [["", ours, "budget", "", *(cell for peer in peers for cell in (peer, "better by"))]]
+    for row in rows:
+        value = value_of(found.get(row.id, {}).get(ours))
+        verdict = "pass" if passed(row, found, ours) else "MISS"
+        line = [row.what, "failed" if value is None else row.text(value), row.budget_text, verdict]
+        for peer in peers:
+            other = value_of(found.get(row.id, {}).get(peer))
+            line.append("-" if other is None else row.text(other))
+            line.append("-" if other is None or value is None else f"× {row.times_better(value, other):.1f}")
+        lines.append(line)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column in (0, 3) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def failures(found: Found) -> list[str]:
+    return [
+        f"{name}: {row}: {measured.failure}"
+        for row, measured_by in found.items()
+        for name, measured in measured_by.items()
+        if measured.failure
+    ]
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "system": platform.platform(),
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def report(rows: Sequence[Row], found: Found, names: Sequence[str], measured_on: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that was measured, ready for JSON."""
+    ours, *peers = names
+    return {
+        "machine": dict(measured_on),
+        "passed": all(passed(row, found, ours) for row in rows),
+        "rows": [
+            {
+                "id": row.id,
+                "what": row.what,
+                "unit": row.unit,
+                "better": row.better,
+                "budget": row.budget,
+                "passed": passed(row, found, ours),
+                "gateways": {name: _measured(row, found, name) for name in names},
+                "times_better": {peer: _times_better(row, found, ours, peer) for peer in peers},
+            }
+            for row in rows
+        ],
+    }
+
+
+def _measured(row: Row, found: Found, name: str) -> dict[str, Any]:
+    measured = found.get(row.id, {}).get(name, Measured())
+    return {
+        "value": value_of(measured),
+        "samples": measured.samples,
+        "details": measured.details,
+        "failure": measured.failure or None,
+    }
+
+
+def _times_better(row: Row, found: Found, ours: str, peer: str) -> float | None:
+    value, other = value_of(found.get(row.id, {}).get(ours)), value_of(found.get(row.id, {}).get(peer))
+    return None if value is None or other is None else row.times_better(value, other)

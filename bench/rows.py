@@ -1,0 +1,47 @@
+"""The rows of the table: what is measured, in which unit, and its budget."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``better`` says on which side of ``budget`` a value has to be."""
+
+    id: str
+    stage: str
+    what: str
+    unit: str
+    better: Literal["less", "more"]
+    budget: float
+    digits: int = 0
+
+    def passes(self, value: float) -> bool:
+        return value <= self.budget if self.better == "less" else value >= self.budget
+
+    def times_better(self, value: float, other: float) -> float:
+        """How many times ``value`` is better than ``other``."""
+        return other / value if self.better == "less" else value / other
+
+    def text(self, value: float) -> str:
+        return f"{value:,.{self.digits}f} {self.unit}".rstrip()
+
+    @property
+    def budget_text(self) -> str:
+        return f"{'≤' if self.better == 'less' else '≥'} {self.text(self.budget)}"
+
+
+ROWS = (
+    Row("start", "start", "exec to first answered /health", "s", "less", 0.45, 2),
+    Row("memory", "memory", "idle memory, one provider configured", "MB", "less", 70),
+    Row("connection", "memory", "memory for an idle connection", "KB", "less", 40, 1),
+    Row("health", "rpc", "health, 8 connections × 8 in flight", "/s", "more", 45_000),
+    Row("list", "rpc", "sessions.list, 40 sessions", "/s", "more", 20_000),
+    Row("health-stored", "rpc", "health with 10,000 sessions, share of the above", "", "more", 0.8, 2),
+    Row("list-stored", "rpc", "sessions.list with 10,000, a page of 50, likewise", "", "more", 0.8, 2),
+    Row("turns", "turns", "chat.send turns of 100 tokens, 20 connections", "/s", "more", 150, 1),
+    Row("turn-cpu", "turns", "processor time of such a turn", "ms", "less", 6, 2),
+    Row("first", "turns", "first delta, over the model's own", "ms", "less", 6, 2),
+    Row("stream", "stream", "/v1 streams of 100 tokens, 20 connections", "/s", "more", 150, 1),
+)
+STAGES = tuple(dict.fromkeys(row.stage for row in ROWS))

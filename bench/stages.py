@@ -1,0 +1,266 @@
+"""The measurements, one function a stage. With a peer every sample is taken in pairs, first the one, then the other."""
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from bench import jobs, usage
+from bench.jobs import Delay, FirstJob, IdleJob, Memory, Rate, RpcJob, StreamJob, Target, TurnsJob
+from bench.peers import ROOT, Home, NotInstalledError, Peer, new_home, running
+from bench.process import StartError
+
+LOAD_TIMEOUT_S = 120.0
+STORED_SESSIONS = 10_000
+FEW_SESSIONS = 40
+PAGE_ROWS = 50
+
+
+class MeasureError(Exception):
+    """A load could not be made; ``str()`` says why."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """What one gateway did in one row."""
+
+    samples: list[float] = field(default_factory=list)
+    details: list[dict[str, float]] = field(default_factory=list)
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class Bench:
+    """The contenders (ours first), how long and how often, and what was found: ``found[row][name]``."""
+
+    contenders: tuple[Peer, ...]
+    directory: Path
+    model_port: int
+    seconds: float
+    repeat: int
+    progress: Callable[[str], None]
+    found: dict[str, dict[str, Measured]] = field(default_factory=dict)
+
+    def pairs(self, count: int) -> Iterator[tuple[int, Peer]]:
+        """Every contender ``count`` times, the order turned round each time."""
+        for number in range(count):
+            for peer in self.contenders if number % 2 == 0 else reversed(self.contenders):
+                yield number, peer
+
+    def measured(self, row: str, peer: Peer) -> Measured:
+        return self.found.setdefault(row, {}).setdefault(peer.name, Measured())
+
+    def add(self, row: str, peer: Peer, value: float, details: Mapping[str, float] | None = None) -> None:
+        measured = self.measured(row, peer)
+        measured.samples.append(value)
+        measured.details.append(dict(details or {}))
+        self.progress(f"{peer.name}: {row} {value:,.2f}")
+
+    def fail(self, rows: tuple[str, ...], peer: Peer, reason: object) -> None:
+        for row in rows:
+            self.measured(row, peer).failure = str(reason)
+        self.progress(f"{peer.name}: {', '.join(rows)} failed: {reason}")
+
+    def home(self, sessions: int = 0) -> Home:
+        return new_home(self.directory, self.model_port, sessions)
+
+
+def tag() -> str:
+    return uuid.uuid4().hex[:8]
+
+
+def perform(job: jobs.AnyJob) -> jobs.Rate | jobs.Delay | jobs.Memory:
+    """Let the load generator do ``job`` in a process of its own.
+
+    Raises:
+        MeasureError: it could not.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.load"],
+        input=jobs.encode(job),
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        timeout=LOAD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise MeasureError(f"the load generator ended with status {done.returncode}")
+    outcome = jobs.decode_outcome(done.stdout)
+    if isinstance(outcome, jobs.Failed):
+        raise MeasureError(outcome.reason)
+    return outcome
+
+
+def rate_of(job: RpcJob | TurnsJob | StreamJob) -> tuple[Rate, dict[str, float]]:
+    """Perform ``job``; the details say besides how busy each side was (1.0 is one processor)."""
+    outcome = perform(job)
+    assert isinstance(outcome, Rate)
+    details = outcome.details | {
+        "gateway_cpu_ms_each": outcome.gateway_cpu_ms_each,
+        "gateway_busy": outcome.gateway_cpu_s / outcome.elapsed_s,
+        "generator_busy": outcome.generator_cpu_s / outcome.elapsed_s,
+    }
+    return outcome, details
+
+
+PROBLEMS = (MeasureError, StartError, NotInstalledError, subprocess.TimeoutExpired)
+
+
+def start(bench: Bench) -> None:
+    """Each gateway starts once unmeasured, which makes its files and bytecode, then at least five times."""
+    homes = {}
+    for peer in bench.contenders:
+        try:
+            homes[peer.name] = bench.home()
+            with running(peer, homes[peer.name]) as gateway:
+                usage.settled_rss_bytes(gateway.target.pid)
+        except PROBLEMS as exc:
+            bench.fail(("start",), peer, exc)
+    for _, peer in bench.pairs(max(5, bench.repeat)):
+        if not bench.measured("start", peer).failure:
+            try:
+                with running(peer, homes[peer.name]) as gateway:
+                    bench.add("start", peer, gateway.start_s)
+            except PROBLEMS as exc:
+                bench.fail(("start",), peer, exc)
+
+
+def memory(bench: Bench) -> None:
+    """Connections are measured on our gateway only: V8 grows its heap by 200 MB under the first few hundred handshakes
+    and by nothing under the next, so resident memory does not tell what one connection holds there.
+    """
+    ours = bench.contenders[0]
+    for _, peer in bench.pairs(bench.repeat):
+        try:
+            with running(peer, bench.home()) as gateway:
+                bench.add("memory", peer, usage.settled_rss_bytes(gateway.target.pid) / 1e6)
+                if peer is ours:
+                    outcome = perform(IdleJob(target=gateway.target, tag=tag(), seconds=bench.seconds))
+                    assert isinstance(outcome, Memory)
+                    bench.add("connection", peer, outcome.bytes_each / 1e3)
+        except PROBLEMS as exc:
+            bench.fail(("memory", "connection") if peer is ours else ("memory",), peer, exc)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of the ``rpc`` stage; its rows are ``row`` and ``row-stored``."""
+
+    row: str
+    method: str
+    params: msgspec.Raw
+    lists: bool
+
+    def job(self, target: Target, sessions: int, seconds: float, warm_up_s: float) -> RpcJob:
+        return RpcJob(
+            target=target,
+            tag=tag(),
+            seconds=seconds,
+            warm_up_s=warm_up_s,
+            method=self.method,
+            params=self.params,
+            rows=min(sessions, PAGE_ROWS) if self.lists else None,
+        )
+
+
+CALLS = (
+    Call("health", "health", msgspec.Raw(b"{}"), lists=False),
+    Call("list", "sessions.list", msgspec.Raw(b'{"limit":%d}' % PAGE_ROWS), lists=True),
+)
+
+
+def rpc(bench: Bench) -> None:
+    """Two gateways of each kind run, one with few and one with many sessions; only one is under load at a time."""
+    with ExitStack() as stack:
+        targets: dict[tuple[str, int], Target] = {}
+        for peer in bench.contenders:
+            for sessions, rows in (
+                (FEW_SESSIONS, ("health", "list")),
+                (STORED_SESSIONS, ("health-stored", "list-stored")),
+            ):
+                bench.progress(f"{peer.name}: start with {sessions:,} sessions")
+                try:
+                    gateway = stack.enter_context(running(peer, bench.home(sessions)))
+                except PROBLEMS as exc:
+                    bench.fail(rows, peer, exc)
+                else:
+                    usage.settled_rss_bytes(gateway.target.pid)
+                    targets[peer.name, sessions] = gateway.target
+        for call in CALLS:
+            for number, peer in bench.pairs(bench.repeat):
+                warm_up_s = peer.warm_up_s if number == 0 else 0.5
+                _few_and_many(bench, call, peer, targets, warm_up_s)
+
+
+def _few_and_many(
+    bench: Bench, call: Call, peer: Peer, targets: Mapping[tuple[str, int], Target], warm_up_s: float
+) -> None:
+    """One sample of both rows of ``call``, taken one right after the other."""
+    row, per_s = call.row, 0.0
+    try:
+        if few := targets.get((peer.name, FEW_SESSIONS)):
+            rate, details = rate_of(call.job(few, FEW_SESSIONS, bench.seconds, warm_up_s))
+            per_s = rate.per_s
+            bench.add(row, peer, per_s, details)
+        row = f"{call.row}-stored"
+        if per_s and (many := targets.get((peer.name, STORED_SESSIONS))):
+            rate, details = rate_of(call.job(many, STORED_SESSIONS, bench.seconds, warm_up_s))
+            bench.add(row, peer, rate.per_s / per_s, {"per_s": rate.per_s, **details})
+    except PROBLEMS as exc:
+        bench.fail((row,), peer, exc)
+
+
+def turns(bench: Bench) -> None:
+    """A fresh gateway for every sample, so that none pays for the conversations of the one before."""
+    for _, peer in bench.pairs(bench.repeat):
+        try:
+            with running(peer, bench.home()) as gateway:
+                usage.settled_rss_bytes(gateway.target.pid)
+                rate, details = rate_of(
+                    TurnsJob(target=gateway.target, tag=tag(), seconds=bench.seconds, warm_up_s=peer.warm_up_s)
+                )
+                bench.add("turns", peer, rate.per_s, details)
+                bench.add("turn-cpu", peer, rate.gateway_cpu_ms_each)
+                usage.settled_rss_bytes(gateway.target.pid)
+                delay = perform(
+                    FirstJob(target=gateway.target, tag=tag(), seconds=bench.seconds, model_port=bench.model_port)
+                )
+                assert isinstance(delay, Delay)
+                own = {"gateway_ms": delay.gateway_ms, "model_ms": delay.model_ms}
+                bench.add("first", peer, delay.over_ms, delay.details | own)
+        except PROBLEMS as exc:
+            bench.fail(("turns", "turn-cpu", "first"), peer, exc)
+
+
+def stream(bench: Bench) -> None:
+    """A fresh gateway for every sample, as in ``turns``."""
+    for _, peer in bench.pairs(bench.repeat):
+        try:
+            with running(peer, bench.home()) as gateway:
+                usage.settled_rss_bytes(gateway.target.pid)
+                rate, details = rate_of(
+                    StreamJob(
+                        target=gateway.target,
+                        tag=tag(),
+                        seconds=bench.seconds,
+                        warm_up_s=peer.warm_up_s,
+                        model=peer.completion_model,
+                    )
+                )
+                bench.add("stream", peer, rate.per_s, details)
+        except PROBLEMS as exc:
+            bench.fail(("stream",), peer, exc)
+
+
+STAGES: dict[str, Callable[[Bench], None]] = {
+    "start": start,
+    "memory": memory,
+    "rpc": rpc,
+    "turns": turns,
+    "stream": stream,
+}
