@@ -31,6 +31,10 @@ HELP = (
     "and tell you what you said last. Everything else needs a model."
 )
 
+_asks_for_time = re.compile(
+    r"(?:(?:what(?:'s| is)?|tell me|show me) )?(?:the )?(?:current )?(?:time|date|day|today(?:'s date)?)"
+    r"(?: and (?:the )?(?:time|date))?(?: is it| is today| now| today| please)*"
+)
 _time_prefix = re.compile(r"\A\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d[^\]\n]{0,40}\] ")
 _pieces = re.compile(r"\s*\S+(?:\s+\Z)?")
 
@@ -66,7 +70,7 @@ def reply(text: str, before: Sequence[str], now: datetime) -> str:
         r"(?:echo|repeat(?: after me)?|say)\b:?\s+(?P<words>.+)", text.strip(), re.IGNORECASE | re.DOTALL
     ):
         return match["words"]
-    if re.match(r"(?:(?:what(?:'s| is)|tell me|show me)\b.*\b)?(?:time|date|day|today)\b(?!\s+\w+\s+\w+\s+\w+)", plain):
+    if _asks_for_time.fullmatch(plain):
         return f"It is {now:%H:%M} on {now:%A}, {now.day} {now:%B} {now.year} ({now:%Z})."
     if (result := _calculate(plain)) is not None:
         return result
@@ -112,14 +116,14 @@ def _calculate(text: str) -> str | None:
     if len(text) > _LONGEST_EXPRESSION:
         return "That is more arithmetic than I can do without a model."
     try:
-        value = _evaluate(ast.parse(text, mode="eval").body)
+        result = _decimal(_evaluate(ast.parse(text, mode="eval").body))
     except ZeroDivisionError:
         return "That divides by zero."
     except OverflowError:
         return "That number is too large for me."
     except (SyntaxError, ValueError):
         return None
-    return f"{text} = {_decimal(value)}"
+    return f"{text} = {result}"
 
 
 def _evaluate(node: ast.expr) -> Fraction:

@@ -47,7 +47,7 @@ class SseDecoder:
                 self._size += len(data)
             return []
         lines = (b"".join([*self._pieces, data[:end]]) if self._pieces else data[:end]).splitlines()
-        self._skip_lf = data[end - 1] == 0x0D
+        self._skip_lf = data[-1] == 0x0D
         self._pieces = [data[end:]] if end < len(data) else []
         return self._read(lines)
 

@@ -2,20 +2,15 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import orjson
 import pytest
 
+from tests.skynet_agent.lab import until
 from tests.support.model_server import ModelServer, parse_script, script_of, words
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -40,12 +35,6 @@ async def stream(http: aiohttp.ClientSession, server: ModelServer, message: str,
 
 def texts(chunks: list[dict], key: str = "content") -> list[str]:
     return [c["choices"][0]["delta"][key] for c in chunks if c["choices"] and key in c["choices"][0]["delta"]]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - the server is the real one and announces nothing
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("text", ["a b", " a  b\n", "a", "", "  ", "é 😀\tz"])

@@ -30,6 +30,7 @@ def decode(*pieces: bytes) -> list[SseEvent]:
         (b"\xef\xbb\xbfdata: a\n\n", [(b"a", "")]),
         (b"\n\n\n", []),
         (b"", []),
+        (b"data: a\rx\ndata: b", [(b"a\nb", "")]),
         (b"data: a\n\ndata: last", [(b"a", ""), (b"last", "")]),
         (b"data: a\n", [(b"a", "")]),
         ("data: é😀\n\n".encode(), [("é😀".encode(), "")]),

@@ -18,7 +18,8 @@ answered with ``echo: <message>``:
                        ``tool said: <last result>``
 ``first=MS``           wait before the first chunk (and before the status line)
 ``delay=MS``           wait between chunks
-``fail=STATUS``        an error answer; ``fail=429:7`` adds ``Retry-After: 7``; ``fail=context`` is a context overflow
+``fail=STATUS``        an error answer; ``fail=429:7`` adds ``Retry-After: 7``; ``fail=context`` is a context overflow;
+                       ``say=`` gives it other words
 ``fail-once=STATUS``   the same for the first request with this very message, then what the other words say
 ``cut=N``              drop the connection after N chunks (0: after the response's head)
 ``hang``               never answer; after other words: stream those, then say nothing more, until the client goes
@@ -28,6 +29,8 @@ answered with ``echo: <message>``:
 ``finish=REASON``      another ``finish_reason``
 ``split=N``            the stream in HTTP chunks of N bytes, wherever that cuts
 =====================  ==============================================================================================
+
+A test may set ``server.script`` instead: then that is the script, whatever the messages say.
 
 Completion tokens are the number of text and thinking chunks. A stream carries usage when the request asks for it with
 ``stream_options.include_usage``. Chunks are encoded once for each script, and each is an HTTP chunk and a write of its
@@ -42,7 +45,7 @@ import re
 import signal
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -135,6 +138,8 @@ def parse_script(message: str) -> Script:
             position += 1
     if not text:
         return Script(tokens=words("echo: "))
+    if script.failure is not None and script.tokens and not script.failure_once:
+        script.failure = replace(script.failure, message="".join(script.tokens))
     fails_or_hangs = (script.failure is not None and not script.failure_once) or script.hang or script.error_in_stream
     if script.cut is not None and not script.shows_something:
         script.tokens = [f"w{n}" if n == 0 else f" w{n}" for n in range(script.cut + 1)]
@@ -300,14 +305,17 @@ class Seen:
 class ModelServer:
     """The server, listening while it is entered.
 
-    ``requests`` keeps the last ``keep`` requests. ``disconnects`` counts clients that went away before their answer was
-    complete; connections the server itself dropped (``cut``) are not among them.
+    ``script``, unless empty, answers every chat request. ``requests`` keeps the last ``keep`` requests; ``served`` and
+    ``connected`` count all requests and connections. ``disconnects`` counts clients that went away before their answer
+    was complete; connections the server itself dropped (``cut``) are not among them.
     """
 
     def __init__(self, port: int = 0, *, keep: int = 1000) -> None:
         self.port = port
+        self.script = ""
         self.requests: deque[Seen] = deque(maxlen=keep)
         self.served = 0
+        self.connected = 0
         self.disconnects = 0
         self.connections: set[_Connection] = set()
         self.failed_once: set[str] = set()
@@ -363,6 +371,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         self._server.connections.add(self)
+        self._server.connected += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -430,7 +439,10 @@ class _Connection(asyncio.Protocol):
             return self._send_error(Failure(404, "not_found", f"no such path: {seen.method} {seen.path}", None))
         if not isinstance(seen.body, dict) or not isinstance(seen.body.get("messages"), list):
             return self._send_error(Failure(400, "invalid_request", "the body has to be JSON with messages", None))
-        text, script = script_of(seen.body["messages"])
+        messages = seen.body["messages"]
+        if self._server.script:
+            messages = [{"role": "user", "content": self._server.script}]
+        text, script = script_of(messages)
         if script.first_ms:
             self._timer = self._loop.call_later(script.first_ms / 1000, self._perform, text, script, seen.body)
         else:

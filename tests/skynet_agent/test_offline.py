@@ -1,0 +1,149 @@
+"""The offline assistant: honest about what it is, and right where it can be."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skynet_agent.events import Ended, TextDelta
+from skynet_agent.messages import AssistantMessage, Message, TextBlock, Usage, UserMessage
+from skynet_agent.offline import AGAIN, HELP, NOT_ANSWERING, NOT_CONFIGURED, answer, reply, stream
+from skynet_agent.providers import OFFLINE
+from skynet_agent.requests import ModelRequest
+
+NOW = datetime(2026, 11, 21, 1, 20, tzinfo=UTC)
+
+
+def user(text: str) -> UserMessage:
+    return UserMessage([TextBlock(text)], 1)
+
+
+def assistant(api: str) -> AssistantMessage:
+    return AssistantMessage([TextBlock("hello")], api, "offline", "assistant", "stop", 2)
+
+
+def say(text: str, *before: str) -> str:
+    return reply(text, before, NOW)
+
+
+@pytest.mark.parametrize(
+    ("messages", "configured", "introduction"),
+    [
+        ([user("help")], False, NOT_CONFIGURED + "\n\n"),
+        ([user("help")], True, NOT_ANSWERING + "\n\n"),
+        ([user("hi"), assistant("offline"), user("help")], False, AGAIN + " "),
+        ([user("hi"), assistant("openai-completions"), user("help")], True, NOT_ANSWERING + "\n\n"),
+    ],
+)
+def test_it_says_who_it_is_first(messages: list[Message], configured: bool, introduction: str) -> None:
+    assert answer(messages, NOW, configured=configured) == introduction + HELP
+
+
+def test_it_says_how_to_get_a_model() -> None:
+    for word in ("offline", "no model is configured", "OPENAI_API_KEY", "[providers.lab]", "skynet.toml"):
+        assert word in NOT_CONFIGURED
+
+
+def test_no_message_at_all() -> None:
+    assert answer([], NOW).endswith(HELP)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what time is it?",
+        "What's the time",
+        "time",
+        "what is the date today?",
+        "what day is it",
+        "the current time please",
+        "time and date",
+    ],
+)
+def test_time(text: str) -> None:
+    assert say(text) == "It is 01:20 on Saturday, 21 November 2026 (UTC)."
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("2+2", "2+2 = 4"),
+        ("What is 12 * (3 + 4)?", "12 * (3 + 4) = 84"),
+        ("calculate 0.1 + 0.2", "0.1 + 0.2 = 0.3"),
+        ("how much is 10 / 4 =", "10 / 4 = 2.5"),
+        ("1/3", "1/3 = 0.333333333333"),
+        ("7 // 2", "7 // 2 = 3"),
+        ("-7 % 3", "-7 % 3 = 2"),
+        ("2^10", "2**10 = 1024"),
+        ("2**-1", "2**-1 = 0.5"),
+        ("2 ** 0.5", "2 ** 0.5 = 1.41421356237"),
+        ("what is 3 times 4 plus 1", "3 * 4 + 1 = 13"),
+        ("8 divided by 2", "8 / 2 = 4"),
+        ("3 × 4", "3 * 4 = 12"),
+        ("3x4", "3*4 = 12"),
+        ("1/0", "That divides by zero."),
+        ("0 ** -1", "That divides by zero."),
+        ("5 % 0", "That divides by zero."),
+        ("9**9**9", "That number is too large for me."),
+        ("2 ** 4000 / 3", "That number is too large for me."),
+        ("2 ** 100000", "That number is too large for me."),
+        ("9.9 ** 9999.5", "That number is too large for me."),
+        ("1+" * 200 + "1", "That is more arithmetic than I can do without a model."),
+    ],
+)
+def test_arithmetic(text: str, result: str) -> None:
+    assert say(text) == result
+
+
+@pytest.mark.parametrize(
+    "text", ["2 +", "((", "1 2", "(-8) ** 0.5", "007", "2026-11-", "5", "__import__('os') + 1", "+" * 99 + "1."]
+)
+def test_what_is_no_arithmetic(text: str) -> None:
+    assert "=" not in say(text) or text == "+" * 99 + "1."
+
+
+@given(st.text(alphabet="0123456789.+-*/%() ^e", max_size=220))
+def test_no_expression_raises_or_takes_long(text: str) -> None:
+    assert say(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("echo Hello  World!", "Hello  World!"), ("Repeat after me: one\ntwo", "one\ntwo"), ("say é", "é")],
+)
+def test_echo(text: str, said: str) -> None:
+    assert say(text) == said
+
+
+def test_what_did_i_say() -> None:
+    assert say("What did I say?") == "This is your first message in this conversation."
+    assert say("what did I just say?", "one", "two") == "You said: two"
+    messages = [user("[Sat 2026-11-21 01:19 UTC] my cat is Tom"), assistant("offline"), user("what did i say")]
+    assert answer(messages, NOW) == f"{AGAIN} You said: my cat is Tom"
+
+
+@pytest.mark.parametrize(
+    "text", ["remember that I like tea", "run ls", "Remind me tomorrow", "please execute it", "forget me"]
+)
+def test_it_claims_nothing_it_has_not_done(text: str) -> None:
+    assert say(text).startswith("I cannot do that yet")
+    assert "Nothing was done" in say(text)
+
+
+def test_everything_else_needs_a_model() -> None:
+    for text in (
+        "Who was Ada Lovelace?",
+        "what is the time complexity of quicksort?",
+        "what day did the war end in 1945",
+    ):
+        assert say(text).startswith("I cannot answer that without a model.")
+
+
+async def test_it_streams_words() -> None:
+    request = ModelRequest(messages=[user("[Sat 2026-11-21 01:20 UTC] echo  a b\n")])
+    parts = [part async for part in stream(lambda: NOW, False, OFFLINE, OFFLINE.models[0], request)]
+    assert parts[-1] == Ended("stop", Usage(0, 0, 0, 0, 0))
+    texts = [part.text for part in parts if isinstance(part, TextDelta)]
+    assert texts[:3] == ["I", " am", " Skynet's"]
+    assert "".join(texts) == f"{NOT_CONFIGURED}\n\na b"
