@@ -23,6 +23,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from skynet_agent.errors import ConnectFailed, ProviderError, ProviderTimeout, StreamCut
 from skynet_agent.providers import ProviderRow
@@ -107,7 +108,7 @@ class HttpClient:
             try:
                 response = await self._send(row, url, body, headers)
             except _Stale as exc:
-                text = f"{row.name}: {url} closed the connection without an answer"
+                text = f"{row.name}: {_place(url)} closed the connection without an answer"
                 raise ConnectFailed(text, provider=row.name) from exc.__cause__
         try:
             yield Answer(response, row)
@@ -125,16 +126,19 @@ class HttpClient:
                 url, data=body, headers=fields, timeout=timeout, allow_redirects=False
             )
         except aiohttp.ConnectionTimeoutError as exc:
-            text = f"{row.name}: no connection to {url} within {row.connect_timeout_s:g} s"
+            text = f"{row.name}: no connection to {_place(url)} within {row.connect_timeout_s:g} s"
             raise ProviderTimeout(text, provider=row.name) from exc
         except aiohttp.ClientConnectorError as exc:
-            raise ConnectFailed(f"{row.name}: no connection to {url}: {exc}", provider=row.name) from exc
+            raise ConnectFailed(f"{row.name}: no connection to {_place(url)}: {exc}", provider=row.name) from exc
         except TimeoutError as exc:
             raise _silent(row) from exc
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as exc:
             raise _Stale from exc
-        except (aiohttp.ClientError, ValueError) as exc:  # not HTTP, or not a URL
-            raise ConnectFailed(f"{row.name}: {url}: {exc}", provider=row.name) from exc
+        except aiohttp.InvalidURL as exc:
+            raise ConnectFailed(f"{row.name}: base_url is no HTTP address", provider=row.name) from exc
+        except (aiohttp.ClientError, ValueError) as exc:
+            text = f"{row.name}: {_place(url)} does not answer as an HTTP server does ({type(exc).__name__})"
+            raise ConnectFailed(text, provider=row.name) from exc
 
     def _open_session(self) -> ClientSession:
         if self._session is None:
@@ -160,6 +164,12 @@ class HttpClient:
 
 class _Stale(Exception):  # noqa: N818 - a signal between two functions, never seen outside
     """The connection ended before the answer began."""
+
+
+def _place(url: str) -> str:
+    """Scheme, host and port of ``url``: the rest may hold credentials."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _silent(row: ProviderRow) -> ProviderTimeout:

@@ -258,6 +258,13 @@ async def test_no_such_place(row: ProviderRow, make_router: MakeRouter, api: str
         await collect(router, ask("hi"))
 
 
+async def test_credentials_in_an_address_are_not_shown(row: ProviderRow, make_router: MakeRouter, api: str) -> None:
+    url = "http://someone:hunter2@127.0.0.1:9/v1?key=hunter2"
+    with pytest.raises(ConnectFailed, match=r"no connection to http://127\.0\.0\.1:9:") as caught:
+        await collect(make_router(ProviderRow(name="lab", api=api, base_url=url, models=row.models)), ask("hi"))
+    assert "hunter2" not in str(caught.value)
+
+
 @asynccontextmanager
 async def raw_server(*answers: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
     """Answers the n-th request with the n-th bytes; empty closes the connection instead, as does the last one's end."""
