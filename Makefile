@@ -1,6 +1,7 @@
 # make run    start the gateway        make test   every check
 # make interop   the real OpenClaw client against it        make bench   measure it
-# make lock   pin the dependencies anew (network)          make clean  remove what was built
+# make docs   write the generated tables of docs/        make lock   pin the dependencies anew (network)
+# make clean  remove what was built
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 ARGS ?=
 
-.PHONY: run test lint types imports pytest interop bench lock clean
+.PHONY: run test lint types imports pytest interop bench docs lock clean
 .DEFAULT_GOAL := test
 
 run: $(INSTALLED)
@@ -35,6 +36,9 @@ interop: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m bench $(ARGS)
+
+docs: $(INSTALLED)
+	$(BIN)/python -m tests.test_docs
 
 # The environment is made from nothing whenever what it is made from changes. Everything in it has its hash in
 # requirements.lock, the build backend included, so nothing that happens to be on the machine gets in.

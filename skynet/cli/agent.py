@@ -21,7 +21,9 @@ ABORT_TIMEOUT_S = 2.0
 
 async def agent(
     *,
-    message: Annotated[str, Parameter(name=("--message", "-m"), help="What to ask; - reads standard input.")],
+    message: Annotated[
+        str, Parameter(name=("--message", "-m"), help="What to ask; - reads standard input.", allow_leading_hyphen=True)
+    ],
     session: Annotated[str, Parameter(help="Conversation to go on with.")] = "main",
     model: Annotated[str, Parameter(help="Model for this conversation, from now on.", show_default=False)] = "",
     options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 from skynet.cli import RunOptions
 from skynet.cli.errors import CliError, Exit
@@ -31,11 +33,41 @@ def run_gateway(options: RunOptions) -> int:
     except CliError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return exc.exit_code
-    for warning in config.warnings:
-        log.warning("%s", warning)
     from skynet.app import serve
+    from skynet.gateway.server import CannotListen
+    from skynet_memory.errors import DatabaseRefused
 
-    return serve(config, on_ready=lambda url: _say(ready_text(config, url, is_new_token=is_new_token)))
+    stop = StopSignals()
+
+    def ready(url: str) -> None:
+        stop.is_serving = True
+        _say(ready_text(config, url, is_new_token=is_new_token))
+
+    try:
+        serve(config, on_ready=ready)
+    except (CannotListen, DatabaseRefused) as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return Exit.FAILED
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    return Exit.OK
+
+
+class StopSignals:
+    """SIGINT and SIGTERM end a start at once, and a gateway that serves in order.
+
+    While it serves, uvicorn takes the signals, shuts down, and then raises them again; here that must not end the
+    process before the state is closed.
+    """
+
+    def __init__(self) -> None:
+        self.is_serving = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if not self.is_serving:
+            raise KeyboardInterrupt
 
 
 def prepare(options: RunOptions) -> tuple[Config, bool]:
@@ -78,8 +110,8 @@ def ready_text(config: Config, url: str, *, is_new_token: bool) -> str:
             f"Gateway token: {config.gateway.auth.token.reveal()}",
             f"  made just now and shown this once; it is kept in {config.home / TOKEN_FILE_NAME}",
         ]
-    if config.default_model:
-        lines.append(f"Model: {config.default_model}")
+    if config.enabled_providers:
+        lines.append(f"Model: {config.default_model or 'whichever a request names'}")
     else:
         variables = ", ".join(row.key_variable for row in PROVIDER_REGISTRY)
         lines += [

@@ -80,15 +80,16 @@ def local_url(config: Config) -> str:
 
 
 def _checked(url: str) -> str:
+    no_address = CliError(
+        f"{url!r} is no gateway address", exit_code=Exit.USAGE, code="bad_url", hint="use ws://HOST:PORT or wss://…"
+    )
     try:
         parts = urlsplit(url)
-        host = parts.hostname if parts.port is None or parts.port > 0 else None
-    except ValueError:
-        host = None
-    if parts.scheme not in ("ws", "wss") or not host or parts.username is not None:
-        raise CliError(
-            f"{url!r} is no gateway address", exit_code=Exit.USAGE, code="bad_url", hint="use ws://HOST:PORT or wss://…"
-        )
+        host, port = parts.hostname, parts.port
+    except ValueError as exc:
+        raise no_address from exc
+    if parts.scheme not in ("ws", "wss") or not host or port == 0 or parts.username is not None:
+        raise no_address
     if parts.scheme == "ws" and not is_loopback(host):
         raise CliError(
             f"refused: {url} would send the token over the network in the clear",

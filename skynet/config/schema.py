@@ -110,7 +110,7 @@ class AgentConfig(Section, frozen=True, kw_only=True):
 
     model: str = ""
     """The model that answers unless a session chose another: ``provider/model``, an alias or a pool. Default empty: the
-    first model of the provider with the highest priority, or the offline assistant when no provider has one."""
+    first model of the provider with the highest priority. Without any provider the offline assistant answers."""
 
     workspace_dir: Path = Path()
     """Directory of the assistant's own files. Default empty: ``workspace`` under the state directory."""
@@ -123,7 +123,7 @@ class ModelsConfig(Section, frozen=True, kw_only=True):
     """``[models]``: names for models."""
 
     aliases: dict[str, str] = msgspec.field(default_factory=dict)
-    """Short names: ``opus = "anthropic/claude-opus-4-6"``. A value is ``provider/model`` or another alias. Default
+    """Short names: ``fast = "lab/m-1"``. A value is ``provider/model`` or another alias. Default
     none."""
 
 
@@ -230,7 +230,7 @@ class Config(Section, frozen=True, kw_only=True):
     agent: AgentConfig = AgentConfig()
     models: ModelsConfig = ModelsConfig()
     pools: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """``[pools]``: ordered lists of models that stand in for each other: ``smart = ["opus", "openai/gpt-5.1"]``. An
+    """``[pools]``: ordered lists of models that stand in for each other: ``smart = ["fast", "openai/gpt-5.1"]``. An
     entry is ``provider/model`` or an alias. Default none."""
 
     providers: dict[str, ProviderConfig] = msgspec.field(default_factory=dict)
@@ -257,8 +257,9 @@ class Config(Section, frozen=True, kw_only=True):
 
     @property
     def default_model(self) -> str:
-        """The model of ``agent.model``, else the first one of the first provider that lists one, else "" (the offline
-        assistant)."""
+        """The model that answers by default; "" for the offline assistant, or when no provider lists a model."""
+        if not self.enabled_providers:
+            return ""
         if self.agent.model:
             return self.agent.model
         for name, provider in self.enabled_providers.items():

@@ -451,6 +451,15 @@ class TestProviders:
         assert config.enabled_providers == {}
         assert config.warnings == ()
 
+    def test_without_models_there_is_no_default(self, home: Path) -> None:
+        config = load(home, LAB.replace("models", "# models"))
+        assert config.default_model == ""
+        assert "requests have to name one" in config.warnings[0]
+
+    def test_without_a_provider_in_use_nothing_but_offline_answers(self, home: Path) -> None:
+        config = load(home, LAB + 'enabled = false\n[agent]\nmodel = "lab/m-1"')
+        assert config.default_model == ""
+
     def test_one_that_is_refused_is_not_replaced(self, home: Path) -> None:
         assert problem(home, "providers.openai = 1", {"OPENAI_API_KEY": "sk-1"}).key == "providers.openai"
 
