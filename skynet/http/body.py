@@ -14,12 +14,12 @@ class ClientGone(Exception):  # noqa: N818
     """The client left before its request was complete; there is nobody to answer."""
 
 
-async def read_body(receive: Receive, peer: PeerInfo, *, limit_bytes: int) -> bytes:
+async def read_body(receive: Receive, peer: PeerInfo, *, limit_bytes: int, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
     """The whole body.
 
     Raises:
         HttpError: longer than ``limit_bytes`` (413, at once if ``Content-Length`` says so), or slower than
-            :data:`BODY_TIMEOUT_S` (408).
+            ``timeout_s`` (408).
         ClientGone: the connection ended first.
     """
     announced = peer.headers.get("content-length", "")
@@ -28,7 +28,7 @@ async def read_body(receive: Receive, peer: PeerInfo, *, limit_bytes: int) -> by
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -41,9 +41,7 @@ async def read_body(receive: Receive, peer: PeerInfo, *, limit_bytes: int) -> by
                     return b"".join((*parts, part)) if parts else part
                 parts.append(part)
     except TimeoutError:
-        raise HttpError(
-            408, f"the body took longer than {BODY_TIMEOUT_S:.0f} s", headers=(("connection", "close"),)
-        ) from None
+        raise HttpError(408, f"the body took longer than {timeout_s:g} s", headers=(("connection", "close"),)) from None
 
 
 def _too_large(limit_bytes: int) -> HttpError:

@@ -22,8 +22,8 @@ from skynet.http.chat_answer import (
 from skynet.http.chat_request import ChatTurn, parse_chat_request
 from skynet.http.errors import DO_NOT_RETRY, HttpError, http_error, invalid, stored_error
 from skynet.http.relay import Relay, source_header
-from skynet.http.responses import Header, send_error, send_json
-from skynet.http.target import session_of, target_of
+from skynet.http.responses import request_id, send_error, send_json
+from skynet.http.target import origin_of, session_of, target_of
 from skynet_agent.events import ModelEvent
 from skynet_agent.router import Router
 from skynet_memory.ids import RunId, new_id, now_ms
@@ -73,7 +73,7 @@ class ChatCompletions:
             return
         except Exception as exc:
             correlation_id = correlation_id or new_id()
-            await send_error(send, http_error(exc, correlation_id), (_request_id(correlation_id),))
+            await send_error(send, http_error(exc, correlation_id), (request_id(correlation_id),))
             return
         exchange = _Exchange(turn, run_id, correlation_id, receive, send, created_s=self._clock() // 1000)
         if isinstance(outcome, Repeat):
@@ -99,7 +99,7 @@ class ChatCompletions:
                 system=turn.system,
                 history=turn.history,
                 options=turn.options,
-                origin={"label": turn.user or "HTTP", "provider": "openai", "surface": "http"},
+                origin=origin_of(peer.headers, turn.user),
                 wire_key=render_key(key),
             )
         )
@@ -114,7 +114,7 @@ class _Exchange:
         self._turn = turn
         self._completion_id = f"chatcmpl_{run_id}"
         self._correlation_id = correlation_id
-        self._headers = (_request_id(correlation_id),)
+        self._headers = (request_id(correlation_id),)
         self._receive = receive
         self._send = send
         self._created_s = created_s
@@ -269,7 +269,3 @@ def _run_id(peer: PeerInfo) -> RunId:
             f"Idempotency-Key: expected 1 to {MAX_IDEMPOTENCY_KEY} printable ASCII characters", "Idempotency-Key"
         )
     return RunId(key)
-
-
-def _request_id(correlation_id: str) -> Header:
-    return (b"x-request-id", correlation_id.encode("latin-1", "replace"))

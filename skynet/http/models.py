@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from skynet.http.access import Access, peer_of
 from skynet.http.errors import HttpError, http_error
-from skynet.http.responses import send_error, send_json
+from skynet.http.responses import request_id, send_error, send_json
 from skynet.http.target import ASSISTANT_MODELS, target_of
 from skynet_agent.router import Router
 from skynet_memory.ids import new_id
@@ -39,9 +39,9 @@ class Models:
             answer = self._list() if wanted is None else self._one(wanted)
         except Exception as exc:
             correlation_id = correlation_id or new_id()
-            await send_error(send, http_error(exc, correlation_id))
+            await send_error(send, http_error(exc, correlation_id), (request_id(correlation_id),))
             return
-        await send_json(send, 200, orjson.dumps(answer))
+        await send_json(send, 200, orjson.dumps(answer), (request_id(correlation_id),))
 
     def _list(self) -> dict[str, Any]:
         models = [self._model(ASSISTANT_MODELS[0], OWNER)]

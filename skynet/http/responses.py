@@ -13,6 +13,11 @@ _JSON = (b"content-type", b"application/json")
 Header = tuple[bytes, bytes]
 
 
+def request_id(correlation_id: str) -> Header:
+    """The header that names a request, here and in the log; OpenAI's SDKs show it."""
+    return (b"x-request-id", correlation_id.encode("latin-1", "replace"))
+
+
 async def send_json(send: Send, status: int, body: bytes, headers: Iterable[Header] = ()) -> None:
     """Send a JSON answer that no cache keeps."""
     length = (b"content-length", b"%d" % len(body))

@@ -71,6 +71,13 @@ def session_of(caller: Caller, agent: str, headers: Mapping[str, str], user: str
     return resolve_key(caller, f"agent:{agent}:{name}")
 
 
+def origin_of(headers: Mapping[str, str], user: str) -> dict[str, str]:
+    """Where the session comes from, for lists of sessions. One that a header names keeps the origin that it has."""
+    if headers.get(_SESSION_HEADER, "").strip():
+        return {}
+    return {"label": user or "OpenAI API", "provider": "openai", "surface": "http"}
+
+
 def _user_part(user: str) -> str:
     """``user`` in a session key. Keys are lower case and stripped; ``Bob`` must still not read what ``bob`` said."""
     if user == user.strip().lower():

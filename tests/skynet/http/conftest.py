@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
+from starlette.applications import Starlette
 
 from skynet.config import GatewayConfig
 from skynet.config.schema import AuthConfig, LimitsConfig
@@ -18,6 +19,7 @@ from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.runs import Runs
 from skynet.http import http_app
 from skynet.supervisor import Supervisor
+from skynet_agent.messages import decode_message
 from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.router import Router
 from skynet_memory.database import Database
@@ -42,6 +44,7 @@ class Surface:
     """A running HTTP surface and what is behind it."""
 
     url: str
+    app: Starlette
     http: httpx2.AsyncClient
     models: ModelServer
     db: Database
@@ -66,8 +69,6 @@ class Surface:
 
     async def transcript(self, key: str, owner: UserId | None = None) -> list[Any]:
         """The stored messages of a session, decoded."""
-        from skynet_agent.messages import decode_message
-
         session = await self.sessions.get(owner or self.owner.id, SessionKey(key))
         assert session is not None, f"no session {key}"
         entries = await self.transcripts.history(session.owner, session.session_id, limit=100)
@@ -166,6 +167,7 @@ async def open_surface(
                 ):
                     yield Surface(
                         url=url,
+                        app=app,
                         http=http,
                         models=models,
                         db=db,

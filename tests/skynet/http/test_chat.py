@@ -469,6 +469,50 @@ class TestDisconnect:
         assert surface.models.served == 1
 
 
+class TestCancellation:
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 20, 100])
+    async def test_a_request_that_is_cancelled_leaves_nothing_running(
+        self, surface: Surface, steps: int, stream: bool
+    ) -> None:
+        """The server cancels what still runs when its stop takes too long."""
+        sent: list[Any] = []
+        body = json.dumps({"model": "skynet", "messages": [user("tokens=2 hang")], "stream": stream}).encode()
+        incoming = [{"type": "http.request", "body": body}]
+
+        async def receive() -> Any:
+            return incoming.pop() if incoming else await asyncio.get_running_loop().create_future()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "query_string": b"",
+            "headers": [(b"authorization", f"Bearer {TOKEN}".encode())],
+            "client": ("127.0.0.1", 1),
+        }
+        request = asyncio.create_task(surface.app(scope, receive, send))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        await until(surface.idle)
+        assert (await surface.chat()).status_code == 200
+
+    async def test_requests_leave_no_tasks(self, surface: Surface) -> None:
+        await surface.chat(stream=True)
+        await until(surface.idle)
+        before = len(asyncio.all_tasks())
+        for script in ("say=hi", "fail=400", "tokens=2 cut=1"):
+            for stream in (False, True):
+                await surface.chat(script, stream=stream)
+        await until(lambda: surface.idle() and len(asyncio.all_tasks()) <= before)
+
+
 class TestSlowReader:
     async def test_a_reader_that_stops_reading_stops_the_run(self, tmp_path: Path) -> None:
         limits = LimitsConfig(outbound_bytes=100_000)
