@@ -6,8 +6,8 @@ COPY requirements.lock ./
 RUN /opt/skynet/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock
 COPY . .
 RUN /opt/skynet/bin/pip install --no-cache-dir --no-deps --no-build-isolation --no-index . \
-    && /opt/skynet/bin/pip uninstall --yes --quiet hypothesis import-linter mypy picows psutil pytest pytest-asyncio \
-       pytest-timeout ruff setuptools wheel
+    && /opt/skynet/bin/pip uninstall --yes --quiet hypothesis import-linter jsonschema mypy picows psutil pytest \
+       pytest-asyncio pytest-timeout ruff types-jsonschema types-psutil setuptools wheel
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --home-dir /var/lib/skynet --shell /usr/sbin/nologin skynet \
