@@ -7,7 +7,7 @@ provider's name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from skynet_memory.secrets import Secret
@@ -44,7 +44,7 @@ class ProviderRow:
     """One provider.
 
     ``priority``: the highest is asked first; equal ones in the order they are listed. ``models``: the first is the one
-    used when only the provider is meant. ``env_key`` names the variable that configures the row by itself.
+    used when only the provider is meant. ``env_key`` names the variable that holds the key of a known vendor.
     """
 
     name: str
@@ -128,12 +128,3 @@ def known_provider(name: str) -> ProviderRow | None:
         if row.name == name:
             return row
     return None
-
-
-def providers_from_environment(environment: Mapping[str, str]) -> list[ProviderRow]:
-    """The vendors whose key variable is set, ready to use."""
-    return [
-        replace(row, api_key=Secret(environment[row.env_key]))
-        for row in KNOWN_PROVIDERS
-        if row.env_key and environment.get(row.env_key)
-    ]

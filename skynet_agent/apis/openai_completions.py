@@ -67,10 +67,11 @@ async def stream(
                     raise
                 data = b""
             for part in reader.feed(data) if data else reader.close():
+                if isinstance(part, Ended):
+                    await answer.drain()  # now: who has the end may leave
                 yield part
         if reader.failure is not None:
             raise reader.failure
-        await answer.drain()
 
 
 # Messages to the wire

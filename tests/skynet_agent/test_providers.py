@@ -4,7 +4,7 @@ import subprocess
 import sys
 from urllib.parse import urlsplit
 
-from skynet_agent.providers import KNOWN_PROVIDERS, OFFLINE, known_provider, providers_from_environment
+from skynet_agent.providers import KNOWN_PROVIDERS, OFFLINE, known_provider
 from skynet_agent.router import Router
 
 
@@ -26,13 +26,6 @@ def test_known_providers() -> None:
     assert (openai.env_key, openai.max_tokens_field) == ("OPENAI_API_KEY", "max_completion_tokens")
     assert known_provider("offline") is OFFLINE
     assert known_provider("nobody") is None
-
-
-def test_the_environment_alone_configures() -> None:
-    rows = providers_from_environment({"GROQ_API_KEY": "k", "OPENAI_API_KEY": "", "PATH": "/bin"})
-    assert [(row.name, row.api_key.reveal()) for row in rows] == [("groq", "k")]
-    assert "k" not in repr(rows[0].api_key)
-    assert Router(rows).default().name == "groq/llama-3.3-70b-versatile"
 
 
 def test_nothing_heavy_is_imported_before_the_first_request() -> None:

@@ -104,3 +104,14 @@ async def test_cancelled_anywhere_the_next_turn_works(server: ModelServer, make_
     await asyncio.gather(task, return_exceptions=True)
     _, finished = await run(router, ask("tokens=20"))
     assert text_of(finished.message).endswith("w19")
+
+
+async def test_leaving_at_the_end_keeps_the_connection(server: ModelServer, make_router: MakeRouter) -> None:
+    """Also when the provider ends the body a little after the answer."""
+    router = make_router(row_of(server))
+    for _ in range(3):
+        async with aclosing(run_turn(router, ask("tokens=3 split=30 delay=1"))) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    break
+    assert (server.served, server.connected, server.disconnects) == (3, 1, 0)
