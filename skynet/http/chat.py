@@ -245,18 +245,24 @@ def _kept_answer(repeat: Repeat) -> Answer:
             headers=(("retry-after", "1"),),
         )
     if repeat.response is None or repeat.status not in ("ok", "error"):
-        raise HttpError(
-            409,
-            f"the first request with this Idempotency-Key ended without an answer ({repeat.status}); use a new key",
-            code="idempotency_key_used",
-            headers=(DO_NOT_RETRY,),
-        )
+        raise _unrepeatable(f"ended without an answer ({repeat.status})")
     kept = stored_answer(repeat.response)
     if isinstance(kept, StoredFailure):
         error = stored_error(kept.kind, kept.message, kept.provider)
         error.headers = tuple(dict.fromkeys((*error.headers, DO_NOT_RETRY)))  # it would only be told again
         raise error
+    if kept.finish_reason == "tool_calls" and not kept.tool_calls:
+        raise _unrepeatable("ended in tool calls, which were not kept")
     return kept
+
+
+def _unrepeatable(why: str) -> HttpError:
+    return HttpError(
+        409,
+        f"the first request with this Idempotency-Key {why}; use a new key",
+        code="idempotency_key_used",
+        headers=(DO_NOT_RETRY,),
+    )
 
 
 def _run_id(peer: PeerInfo) -> RunId:

@@ -411,6 +411,16 @@ class TestIdempotency:
                 assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
             assert answer.headers["x-should-retry"] == "false"
 
+    async def test_tool_calls_are_repeated_whole_or_not_at_all(self, surface: Surface) -> None:
+        headers = {"idempotency-key": "key-1"}
+        first = await surface.chat('tool=look:{"at":"sky"}', headers=headers, tools=[TOOL])
+        again = await surface.chat('tool=look:{"at":"sky"}', headers=headers, tools=[TOOL])
+        assert surface.models.served == 1
+        if again.status_code == 200:
+            assert again.json()["choices"] == first.json()["choices"]
+        else:
+            assert (again.status_code, again.json()["error"]["code"]) == (409, "idempotency_key_used")
+
     async def test_what_had_no_answer_cannot_be_repeated(self, surface: Surface) -> None:
         headers = {"idempotency-key": "key-1"}
         asking = asyncio.create_task(surface.chat("hang", headers=headers))

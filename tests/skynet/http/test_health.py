@@ -69,7 +69,7 @@ async def test_wrong_methods(surface: Surface) -> None:
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     assert answer.json()["error"]["code"] == "method_not_allowed"
     answer = await surface.http.post("/v1/models")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
     answer = await surface.http.post("/health")
     assert (answer.status_code, answer.text) == (405, "Method Not Allowed")
 
