@@ -1,1 +1,1 @@
-"""Interoperability tests: unmodified OpenClaw and OpenAI clients against the gateway, started as a person would start it."""
+"""Interoperability: unmodified OpenClaw and OpenAI clients against the gateway, started as a person starts it."""

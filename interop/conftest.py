@@ -64,7 +64,11 @@ def clients(openclaw_installed: None, gateway: Gateway, tmp_path_factory: pytest
     def client(name: str, token: str | None) -> OpenClaw:
         return OpenClaw(tmp_path_factory.mktemp(name), gateway.url, token)
 
-    return {"owner": client("owner", gateway.token), "stranger": client("stranger", "wrong"), "nobody": client("nobody", None)}
+    return {
+        "owner": client("owner", gateway.token),
+        "stranger": client("stranger", "wrong"),
+        "nobody": client("nobody", None),
+    }
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +84,9 @@ def first_run(owner: OpenClaw) -> Outcome:
 
 
 @pytest.fixture(scope="session")
-def outcomes(request: pytest.FixtureRequest, clients: Clients, first_run: Outcome) -> Iterator[Mapping[Key, Future[Outcome]]]:
+def outcomes(
+    request: pytest.FixtureRequest, clients: Clients, first_run: Outcome
+) -> Iterator[Mapping[Key, Future[Outcome]]]:
     """The commands of all chosen tests marked ``reads``, running side by side once the main session has been used."""
     keys = dict.fromkeys(key for item in request.session.items if (key := _reads(item)))
     with ThreadPoolExecutor(COMMANDS_AT_A_TIME, "openclaw") as pool:

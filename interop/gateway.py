@@ -80,10 +80,10 @@ def skynet() -> str:
 
 
 @contextmanager
-def running_gateway(directory: Path, models_url: str) -> Iterator[Gateway]:
-    """A gateway on a free port with the one provider ``mock``; its state and output are under ``directory``."""
-    home, port = directory / "skynet-home", free_port()
-    home.mkdir(mode=0o700)
+def running_gateway(directory: Path, models_url: str, port: int = 0) -> Iterator[Gateway]:
+    """A gateway with the one provider ``mock``, on ``port`` or a free one; state and output are under ``directory``."""
+    home, port = directory / "skynet-home", port or free_port()
+    home.mkdir(mode=0o700, exist_ok=True)
     (home / "skynet.toml").write_text(CONFIGURATION.format(models=models_url, key=PROVIDER_KEY), encoding="utf-8")
     env = environment(directory, SKYNET_HOME=str(home))
     command = [skynet(), "gateway", "run", "--port", str(port)]

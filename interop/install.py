@@ -1,7 +1,8 @@
 """Install the real OpenClaw client and the Node it needs, with npm, under this directory.
 
-``python -m interop.install`` exits 0 when the client is there, or when there is no npm at all outside CI (the tests that need the client
-then skip and say so); it exits 1 when npm is there and the installation fails, and always in CI when the client is not there.
+``python -m interop.install`` exits 0 when the client is there, or when there is no npm at all outside CI (the tests that
+need the client then skip and say so). It exits 1 when npm is there and the installation fails, and always in CI when the
+client is not there.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def install() -> None:
         InstallError: npm failed, or what it installed does not run.
     """
     if installed_node().split(".")[0] != wanted(HERE / "node22"):
-        # The package fetches the binary for this machine in its install script, which npm runs only where it is allowed to.
+        # The package's install script fetches the binary for this machine; npm runs it because package.json allows it.
         _npm(HERE / "node22", "--ignore-scripts=false")
     if installed_client() != wanted(HERE):
         _npm(HERE, "--ignore-scripts")  # nothing the client compiles is needed to talk to a gateway

@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def flat(self) -> str:
-        """The output without table lines, so that text which a table wraps can be found; words separated by one blank."""
+        """The output without table lines and with single blanks, so that text which a table wraps can be found."""
         return _table_lines.sub(" ", self.out)
 
     @property

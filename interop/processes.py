@@ -19,7 +19,7 @@ POLL_S = 0.05
 
 
 def until(condition: Callable[[], T], timeout_s: float, what: Callable[[], str] | str) -> T:
-    """The first true value of ``condition``; an AssertionError that says ``what`` was awaited when there is none in time."""
+    """The first true value of ``condition``. An AssertionError says ``what`` was awaited when there is none in time."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:
@@ -67,6 +67,11 @@ class Child:
     def output(self) -> str:
         """What it has written so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def stop(self, signum: int = signal.SIGTERM) -> int:
+        """Send ``signum`` to the process alone; the code it ends with."""
+        self.process.send_signal(signum)
+        return self.process.wait(STOP_GRACE_S)
 
     def wait_for(self, text: str, timeout_s: float) -> str:
         """Wait until the output has ``text``; the whole output then."""

@@ -40,7 +40,11 @@ def test_a_running_answer_is_aborted_and_what_came_is_kept(owner: OpenClaw, mode
     send = {"sessionKey": key, "message": "tokens=2000 delay=50", "idempotencyKey": "abort-1"}
     assert owner.call("chat.send", send)["status"] == "started"
     assert owner.call("chat.send", send) == {"runId": "abort-1", "status": "in_flight"}
-    assert owner.call("chat.abort", {"sessionKey": key, "runId": "abort-1"}) == {"ok": True, "aborted": True, "runIds": ["abort-1"]}
+    assert owner.call("chat.abort", {"sessionKey": key, "runId": "abort-1"}) == {
+        "ok": True,
+        "aborted": True,
+        "runIds": ["abort-1"],
+    }
     until(lambda: models.disconnects() > gone, 10, "the request to the model ended")
     assert owner.call("chat.abort", {"sessionKey": key}) == {"ok": True, "aborted": False, "runIds": []}
     history = owner.call("chat.history", {"sessionKey": key})
@@ -60,11 +64,15 @@ def test_a_session_is_patched_found_reset_compacted_and_deleted(owner: OpenClaw)
     key = "agent:main:interop-life"
     accepted = owner.call("agent", {"sessionKey": key, "message": "tokens=4", "idempotencyKey": "life-1"})
     assert (accepted["runId"], accepted["status"]) == ("life-1", "accepted")
-    final = owner.call("agent", {"sessionKey": key, "message": "tokens=4", "idempotencyKey": "life-1"}, "--expect-final")
+    final = owner.call(
+        "agent", {"sessionKey": key, "message": "tokens=4", "idempotencyKey": "life-1"}, "--expect-final"
+    )
     assert final["result"]["payloads"][0]["text"] == "w0 w1 w2 w3"
     session_id = final["result"]["meta"]["agentMeta"]["sessionId"]
 
-    patched = owner.call("sessions.patch", {"key": key, "label": "Interop life", "thinkingLevel": "off", "model": "mock/mock-1"})
+    patched = owner.call(
+        "sessions.patch", {"key": key, "label": "Interop life", "thinkingLevel": "off", "model": "mock/mock-1"}
+    )
     assert (patched["ok"], patched["key"]) == (True, key)
     assert (patched["entry"]["sessionId"], patched["entry"]["label"]) == (session_id, "Interop life")
     assert patched["resolved"] == {"modelProvider": "mock", "model": "mock-1"}
@@ -88,7 +96,12 @@ def test_a_session_is_patched_found_reset_compacted_and_deleted(owner: OpenClaw)
 
 
 def test_a_system_event_is_seen_in_presence_and_heartbeats_are_switched(owner: OpenClaw) -> None:
-    event = {"text": "Node: kitchen (192.0.2.7) · mode test", "instanceId": "kitchen-1", "host": "kitchen", "mode": "test"}
+    event = {
+        "text": "Node: kitchen (192.0.2.7) · mode test",
+        "instanceId": "kitchen-1",
+        "host": "kitchen",
+        "mode": "test",
+    }
     assert owner.call("system-event", event) == {"ok": True}
     (entry,) = (each for each in owner.call("system-presence") if each.get("instanceId") == "kitchen-1")
     assert (entry["host"], entry["mode"], entry["text"]) == ("kitchen", "test", event["text"])
@@ -97,8 +110,14 @@ def test_a_system_event_is_seen_in_presence_and_heartbeats_are_switched(owner: O
 
 
 def test_a_repeated_key_of_agent_answers_with_the_first_result(owner: OpenClaw, models: Models) -> None:
-    params = {"sessionKey": "agent:main:interop-repeat", "message": "say=only once please", "idempotencyKey": "repeat-1"}
+    params = {
+        "sessionKey": "agent:main:interop-repeat",
+        "message": "say=only once please",
+        "idempotencyKey": "repeat-1",
+    }
     first = owner.call("agent", params, "--expect-final")
     again = owner.call("agent", params, "--expect-final")
-    assert again["result"]["payloads"] == first["result"]["payloads"] == [{"text": "only once please", "mediaUrl": None}]
+    assert (
+        again["result"]["payloads"] == first["result"]["payloads"] == [{"text": "only once please", "mediaUrl": None}]
+    )
     assert len(models.requests("say=only once please")) == 1

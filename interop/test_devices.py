@@ -65,7 +65,9 @@ def test_a_removed_device_is_paired_anew_with_the_token(paired: OpenClaw, owner:
 def test_a_second_role_waits_for_approval_even_on_loopback(
     paired: OpenClaw, owner: OpenClaw, gateway: Gateway, tmp_path: Path
 ) -> None:
-    command = paired.argv("node", "run", "--host", "127.0.0.1", "--port", str(gateway.port), "--display-name", "Kitchen")
+    command = paired.argv(
+        "node", "run", "--host", "127.0.0.1", "--port", str(gateway.port), "--display-name", "Kitchen"
+    )
     env = paired.env() | {"OPENCLAW_GATEWAY_TOKEN": gateway.token}
     with running(command, env=env, cwd=paired.home, log=tmp_path / "node.out") as node:
         node.wait_for("node host gateway closed (1008): pairing required", NODE_TIMEOUT_S)
@@ -90,9 +92,7 @@ def test_a_rejected_request_is_gone(paired: OpenClaw, owner: OpenClaw, gateway: 
     env = paired.env() | {"OPENCLAW_GATEWAY_TOKEN": gateway.token}
     with running(command, env=env, cwd=paired.home, log=tmp_path / "node.out") as node:
         node.wait_for("pairing required", NODE_TIMEOUT_S)
-    (pending,) = (
-        each for each in owner.call("device.pair.list")["pending"] if each["deviceId"] == paired.device_id
-    )
+    (pending,) = (each for each in owner.call("device.pair.list")["pending"] if each["deviceId"] == paired.device_id)
     rejected = owner.call("device.pair.reject", {"requestId": pending["requestId"]})
     assert rejected == {"requestId": pending["requestId"], "deviceId": paired.device_id}
     refused = owner.run(*call("device.pair.approve", {"requestId": pending["requestId"]}))

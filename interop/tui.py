@@ -34,7 +34,9 @@ class Terminal:
     @property
     def screen(self) -> str:
         """What a person sees, blank lines left out."""
-        return "\n".join(line.rstrip() for line in self.tmux("capture-pane", "-p", "-t", TARGET).splitlines() if line.strip())
+        return "\n".join(
+            line.rstrip() for line in self.tmux("capture-pane", "-p", "-t", TARGET).splitlines() if line.strip()
+        )
 
     @property
     def alive(self) -> bool:
@@ -53,13 +55,13 @@ class Terminal:
         return "\n".join(lines[rules[-2] + 1 : rules[-1]]).strip() if len(rules) > 1 else ""
 
     def type(self, text: str) -> None:
-        """Type ``text`` and press Enter when it stands in the input line, once more when that only chose a completion."""
+        """Type ``text`` and press Enter, once more when that only chose a completion."""
         self.tmux("send-keys", "-t", TARGET, "-l", text)
         until(lambda: self.input == text, SCREEN_TIMEOUT_S, lambda: f"{text!r} typed\n{self.screen}")
         for _ in range(2):
             self.press("Enter")
             try:
-                until(lambda: text not in self.input, 2, "")
+                until(lambda: text not in self.input or not self.alive, 2, "")
             except AssertionError:
                 continue
             return
