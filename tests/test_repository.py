@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -80,6 +83,27 @@ class TestLock:
         names = {re.match(r"[\w.-]+", requirement)[0].lower() for requirement in asked}  # type: ignore[index]
         locked = {re.match(r"[\w.-]+", requirement)[0] for requirement in self.requirements()}  # type: ignore[index]
         assert names <= locked
+
+
+def test_what_the_packages_import_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.match(r"[\w.-]+", requirement)[0] for requirement in project["dependencies"]}  # type: ignore[index]
+    distributions = packages_distributions()
+    imported = {
+        name for package in ROOT.glob("skynet*/") for file in package.rglob("*.py") for name in imports_of(file)
+    }
+    third_party = {name for name in imported - sys.stdlib_module_names if not name.startswith("skynet")}
+    undeclared = {name for name in third_party if not declared & {one.lower() for one in distributions.get(name, [])}}
+    assert not undeclared
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    """The top-level packages that a module imports, at its head or inside a function."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
 
 
 def test_the_image_leaves_out_what_only_development_needs() -> None:
