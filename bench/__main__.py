@@ -80,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             Path(arguments.json).write_text(text + "\n")
     if arguments.json != "-":
         print(report.table(rows, bench.found, names))
+        print(report.footer(measured_on))
     for failure in report.failures(bench.found):
         print(failure, file=sys.stderr)
     return 0 if result["passed"] else 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.jobs import Target
 from bench.process import Child, first_answer_s, free_port
+from interop.install import CLIENT, NODE
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "bench-token-0123456789abcdef"
@@ -111,21 +112,13 @@ models = [{{ id = "mock-1", context_window = 128000, max_output_tokens = 4096 }}
 SKYNET = Peer("skynet", _prepare_skynet, "/health", "lab/mock-1", warm_up_s=1.0)
 
 
-# --- OpenClaw 2026.2.26
-
-
-def _installed(variable: str, *places: str) -> Path:
-    """Return the first of ``places`` (below interop/) that exists, or what the environment ``variable`` names."""
-    candidates = [Path(os.environ[variable])] if variable in os.environ else [ROOT / "interop" / p for p in places]
-    for candidate in candidates:
-        if candidate.exists():
-            return candidate
-    raise NotInstalledError(f"{candidates[0]} does not exist: install the interop suite, or set {variable}")
+# --- OpenClaw, the version that interop/package.json names
 
 
 def _prepare_openclaw(home: Home) -> Launch:
-    node = _installed("BENCH_NODE", "node22/node_modules/.bin/node", "node22/bin/node")
-    entry = _installed("BENCH_OPENCLAW", "node_modules/openclaw/openclaw.mjs")
+    for file in (NODE, CLIENT):
+        if not file.exists():
+            raise NotInstalledError(f"{file} does not exist: run python -m interop.install")
     model = {
         "id": "mock-1",
         "name": "mock-1",
@@ -161,7 +154,7 @@ def _prepare_openclaw(home: Home) -> Launch:
         (sessions / "sessions.json").write_text(json.dumps(_openclaw_sessions(home.sessions)))
     # NO_RESPAWN: one process instead of a wrapper and its child, which starts quicker and needs less memory.
     env = _environment(HOME=str(home.path), OPENCLAW_NO_RESPAWN="1", NO_COLOR="1")
-    return Launch((str(node), str(entry), "gateway", "run"), env)
+    return Launch((str(NODE), str(CLIENT), "gateway", "run"), env)
 
 
 def _openclaw_sessions(count: int) -> dict[str, dict[str, object]]:

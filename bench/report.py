@@ -9,6 +9,9 @@ from typing import Any
 from bench.rows import Row
 from bench.stages import Measured
 
+BUSY = 0.5
+"""A load average from which on figures are doubtful."""
+
 Found = Mapping[str, Mapping[str, Measured]]
 
 
@@ -45,6 +48,16 @@ def table(rows: Sequence[Row], found: Found, names: Sequence[str]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def footer(measured_on: Mapping[str, Any]) -> str:
+    """Return the line under the table: what it was measured on, and a warning if the machine was busy before."""
+    load = measured_on["load_average"]
+    line = (
+        f"{measured_on['processors']} processors, Python {measured_on['python']}, medians of {measured_on['repeat']}"
+        f" samples, rates over {measured_on['seconds']:g} s"
+    )
+    return line if load < BUSY else f"{line}; the machine was busy before: load average {load:.1f}"
 
 
 def failures(found: Found) -> list[str]:

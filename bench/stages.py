@@ -149,12 +149,19 @@ def memory(bench: Bench) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of the ``rpc`` stage; its rows are ``row`` and ``row-stored``."""
+    """A request of the ``rpc`` stage. Its row is measured with ``FEW_SESSIONS`` stored; its ``-stored`` row is the rate
+    with ``STORED_SESSIONS`` as a share of the one with ``like``, where the answer is of the same size.
+    """
 
     row: str
     method: str
     params: msgspec.Raw
     lists: bool
+    like: int
+
+    @property
+    def stored_row(self) -> str:
+        return f"{self.row}-stored"
 
     def job(self, target: Target, sessions: int, seconds: float, warm_up_s: float) -> RpcJob:
         return RpcJob(
@@ -169,50 +176,47 @@ class Call:
 
 
 CALLS = (
-    Call("health", "health", msgspec.Raw(b"{}"), lists=False),
-    Call("list", "sessions.list", msgspec.Raw(b'{"limit":%d}' % PAGE_ROWS), lists=True),
+    Call("health", "health", msgspec.Raw(b"{}"), lists=False, like=FEW_SESSIONS),
+    Call("list", "sessions.list", msgspec.Raw(b'{"limit":%d}' % PAGE_ROWS), lists=True, like=PAGE_ROWS),
 )
 
 
 def rpc(bench: Bench) -> None:
-    """Two gateways of each kind run, one with few and one with many sessions; only one is under load at a time."""
+    """Gateways with few and with many sessions stored all run at once; only one is under load at a time."""
     with ExitStack() as stack:
         targets: dict[tuple[str, int], Target] = {}
         for peer in bench.contenders:
-            for sessions, rows in (
-                (FEW_SESSIONS, ("health", "list")),
-                (STORED_SESSIONS, ("health-stored", "list-stored")),
-            ):
+            for sessions in (FEW_SESSIONS, PAGE_ROWS, STORED_SESSIONS):
                 bench.progress(f"{peer.name}: start with {sessions:,} sessions")
                 try:
                     gateway = stack.enter_context(running(peer, bench.home(sessions)))
                 except PROBLEMS as exc:
-                    bench.fail(rows, peer, exc)
+                    bench.fail(tuple(row for call in CALLS for row in (call.row, call.stored_row)), peer, exc)
                 else:
                     usage.settled_rss_bytes(gateway.target.pid)
                     targets[peer.name, sessions] = gateway.target
         for call in CALLS:
             for number, peer in bench.pairs(bench.repeat):
-                warm_up_s = peer.warm_up_s if number == 0 else 0.5
-                _few_and_many(bench, call, peer, targets, warm_up_s)
+                try:
+                    _rates(bench, call, peer, targets, peer.warm_up_s if number == 0 else 0.5)
+                except PROBLEMS as exc:
+                    bench.fail((call.row, call.stored_row), peer, exc)
 
 
-def _few_and_many(
-    bench: Bench, call: Call, peer: Peer, targets: Mapping[tuple[str, int], Target], warm_up_s: float
-) -> None:
+def _rates(bench: Bench, call: Call, peer: Peer, targets: Mapping[tuple[str, int], Target], warm_up_s: float) -> None:
     """One sample of both rows of ``call``, taken one right after the other."""
-    row, per_s = call.row, 0.0
-    try:
-        if few := targets.get((peer.name, FEW_SESSIONS)):
-            rate, details = rate_of(call.job(few, FEW_SESSIONS, bench.seconds, warm_up_s))
-            per_s = rate.per_s
-            bench.add(row, peer, per_s, details)
-        row = f"{call.row}-stored"
-        if per_s and (many := targets.get((peer.name, STORED_SESSIONS))):
-            rate, details = rate_of(call.job(many, STORED_SESSIONS, bench.seconds, warm_up_s))
-            bench.add(row, peer, rate.per_s / per_s, {"per_s": rate.per_s, **details})
-    except PROBLEMS as exc:
-        bench.fail((row,), peer, exc)
+    rates: dict[int, float] = {}
+    for sessions in dict.fromkeys((FEW_SESSIONS, call.like, STORED_SESSIONS)):
+        target = targets.get((peer.name, sessions))
+        if target is None:
+            continue
+        rate, details = rate_of(call.job(target, sessions, bench.seconds, warm_up_s))
+        rates[sessions] = rate.per_s
+        if sessions == FEW_SESSIONS:
+            bench.add(call.row, peer, rate.per_s, details)
+        elif sessions == STORED_SESSIONS and call.like in rates:
+            share = rate.per_s / rates[call.like]
+            bench.add(call.stored_row, peer, share, {"per_s": rate.per_s, "like_per_s": rates[call.like], **details})
 
 
 def turns(bench: Bench) -> None:
