@@ -5,7 +5,7 @@ import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,10 @@ def _read(path: Path, env: Mapping[str, str]) -> _File:
 
 
 def redact(tree: dict[str, Any]) -> dict[str, Any]:
-    """The same tree without secrets: what is named like one or looks like a key, and logins in URLs."""
-    return {key: _redacted(value, key) for key, value in tree.items()}
+    """The same tree without secrets: what is named like one, what looks like a key, logins in URLs, and wherever else
+    one of these is repeated."""
+    secrets = _telltales(tree)
+    return {key: _redacted(value, key, secrets) for key, value in tree.items()}
 
 
 def redact_text(text: str, tree: dict[str, Any]) -> str | None:
@@ -109,13 +111,12 @@ def redact_text(text: str, tree: dict[str, Any]) -> str | None:
 
     It is certain when the result reads as exactly the redacted tree, and none of the secrets occurs in it any more.
     """
-    redacted = _without_patterns(_ASSIGNMENT.sub(_redact_assignment, text))
+    secrets = _telltales(tree)
+    redacted = _cleaned(_ASSIGNMENT.sub(_redact_assignment, text), secrets)
     try:
         if tomllib.loads(redacted) != redact(tree):
             return None
     except tomllib.TOMLDecodeError:
-        return None
-    if any(len(secret) >= _TELLTALE_CHARS and secret in redacted for secret in _secrets(tree)):
         return None
     return redacted
 
@@ -127,14 +128,20 @@ def _redact_assignment(match: re.Match[str]) -> str:
     return f'{match["key"]}{match["equals"]}"{REDACTED}"'
 
 
-def _redacted(value: Any, key: str) -> Any:
+def _redacted(value: Any, key: str, secrets: Sequence[str]) -> Any:
     if isinstance(value, dict):
-        return {name: _redacted(item, name) for name, item in value.items()}
+        return {name: _redacted(item, name, secrets) for name, item in value.items()}
     if isinstance(value, list):
-        return [_redacted(item, key) for item in value]
+        return [_redacted(item, key, secrets) for item in value]
     if not isinstance(value, str):
         return value
-    return REDACTED if _is_secret(key, value) else _without_patterns(value)
+    return REDACTED if _is_secret(key, value) else _cleaned(value, secrets)
+
+
+def _telltales(tree: dict[str, Any]) -> Sequence[str]:
+    """The secrets that do not occur in a text by chance, the longest first."""
+    found = {secret for secret in _secrets(tree) if len(secret) >= _TELLTALE_CHARS}
+    return sorted(found, key=lambda secret: (-len(secret), secret))
 
 
 def _secrets(value: Any, key: str = "") -> Iterator[str]:
@@ -152,7 +159,9 @@ def _is_secret(key: str, value: str) -> bool:
     return bool(value) and _SECRET_KEY.search(key) is not None and _REFERENCE.fullmatch(value) is None
 
 
-def _without_patterns(text: str) -> str:
+def _cleaned(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, REDACTED)
     return _KEY_SHAPED.sub(REDACTED, _LOGIN_IN_URL.sub(REDACTED, text))
 
 
