@@ -93,7 +93,11 @@ def test_what_the_packages_import_is_declared() -> None:
         name for package in ROOT.glob("skynet*/") for file in package.rglob("*.py") for name in imports_of(file)
     }
     third_party = {name for name in imported - sys.stdlib_module_names if not name.startswith("skynet")}
-    undeclared = {name for name in third_party if not declared & {one.lower() for one in distributions.get(name, [])}}
+    undeclared = {
+        name
+        for name in third_party
+        if not declared & {one.lower().replace("_", "-") for one in distributions.get(name, [])}
+    }
     assert not undeclared
 
 
