@@ -12,22 +12,23 @@ from skynet_memory.sessions import Session, SessionRow
 from skynet_protocol.health import SessionKind
 from skynet_protocol.sessions import DeliveryContext, SessionEntry, SessionListRow
 
-SETTINGS = (
-    "thinkingLevel",
-    "verboseLevel",
-    "reasoningLevel",
-    "elevatedLevel",
-    "responseUsage",
-    "sendPolicy",
-    "groupActivation",
-    "execHost",
-    "execSecurity",
-    "execAsk",
-    "execNode",
-    "spawnedBy",
-    "spawnDepth",
-)
-"""What a person may set on a session, by wire name; stored under the same names."""
+_LISTED = {
+    "thinkingLevel": "thinking_level",
+    "verboseLevel": "verbose_level",
+    "reasoningLevel": "reasoning_level",
+    "elevatedLevel": "elevated_level",
+    "sendPolicy": "send_policy",
+    "responseUsage": "response_usage",
+}
+_STORED = _LISTED | {
+    "groupActivation": "group_activation",
+    "execHost": "exec_host",
+    "execSecurity": "exec_security",
+    "execAsk": "exec_ask",
+    "execNode": "exec_node",
+    "spawnedBy": "spawned_by",
+}
+"""Settings of a session, which are stored by their wire name, and the fields that show them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,12 @@ def kind_of(session: Session) -> SessionKind:
 
 
 def setting(session: Session, name: str) -> str | UnsetType:
-    """One of :data:`SETTINGS` as it is set; unset when it is not, or is no text."""
+    """A setting by its wire name; unset when it is not set, or is no text."""
     return _text(session.settings, name)
 
 
 def list_row(session: SessionRow, model: ModelRef) -> SessionListRow:
     """A row of ``sessions.list``; ``model`` is what ``model_of`` says of the session's."""
-    label = session.label or UNSET
     # The context's size is known from the first answer until the conversation is cut.
     fresh = session.total_tokens > 0
     return SessionListRow(
@@ -86,16 +86,8 @@ def list_row(session: SessionRow, model: ModelRef) -> SessionListRow:
         system_sent=session.system_sent,
         aborted_last_run=session.aborted_last_run,
         total_tokens_fresh=fresh,
-        label=label,
-        display_name=session.display_name or label or _text(session.origin, "label"),
-        chat_type=_text(session.origin, "chatType"),
-        origin=dict(session.origin) or UNSET,
-        thinking_level=setting(session, "thinkingLevel"),
-        verbose_level=setting(session, "verboseLevel"),
-        reasoning_level=setting(session, "reasoningLevel"),
-        elevated_level=setting(session, "elevatedLevel"),
-        send_policy=setting(session, "sendPolicy"),
-        response_usage=setting(session, "responseUsage"),
+        label=session.label or UNSET,
+        display_name=session.display_name or session.label or _text(session.origin, "label"),
         input_tokens=session.input_tokens,
         output_tokens=session.output_tokens,
         total_tokens=session.total_tokens if fresh else UNSET,
@@ -104,6 +96,7 @@ def list_row(session: SessionRow, model: ModelRef) -> SessionListRow:
         context_tokens=model.context_window or session.context_tokens or UNSET,
         derived_title=session.derived_title or UNSET,
         last_message_preview=session.last_message or UNSET,
+        **_settings(session, _LISTED),
         **_route(session),
     )
 
@@ -116,17 +109,6 @@ def entry(session: Session, router: Router) -> SessionEntry:
         updated_at=session.updated_at_ms,
         system_sent=session.system_sent,
         aborted_last_run=session.aborted_last_run,
-        thinking_level=setting(session, "thinkingLevel"),
-        verbose_level=setting(session, "verboseLevel"),
-        reasoning_level=setting(session, "reasoningLevel"),
-        elevated_level=setting(session, "elevatedLevel"),
-        response_usage=setting(session, "responseUsage"),
-        send_policy=setting(session, "sendPolicy"),
-        group_activation=setting(session, "groupActivation"),
-        exec_host=setting(session, "execHost"),
-        exec_security=setting(session, "execSecurity"),
-        exec_ask=setting(session, "execAsk"),
-        exec_node=setting(session, "execNode"),
         provider_override=override.provider if override is not None else UNSET,
         model_override=override.model if override is not None else UNSET,
         model_provider=session.last_provider or UNSET,
@@ -141,23 +123,33 @@ def entry(session: Session, router: Router) -> SessionEntry:
         compaction_count=session.compaction_count,
         label=session.label or UNSET,
         display_name=session.display_name or UNSET,
-        chat_type=_text(session.origin, "chatType"),
-        origin=dict(session.origin) or UNSET,
-        spawned_by=setting(session, "spawnedBy"),
         spawn_depth=depth if isinstance(depth := session.settings.get("spawnDepth"), int) else UNSET,
+        **_settings(session, _STORED),
         **_route(session),
     )
 
 
+def _settings(session: Session, names: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        field: value
+        for name, value in session.settings.items()
+        if (field := names.get(name)) is not None and isinstance(value, str) and value
+    }
+
+
 def _route(session: Session) -> dict[str, Any]:
     """Where the last message came from, which is where an answer that is to be delivered goes."""
-    channel = _text(session.origin, "surface") or _text(session.origin, "provider")
-    to = _text(session.origin, "to")
-    account = _text(session.origin, "accountId")
-    if not (channel or to):
+    origin = session.origin
+    if not origin:
         return {}
-    context = DeliveryContext(channel=channel, to=to, account_id=account)
-    return {"delivery_context": context, "last_channel": channel, "last_to": to, "last_account_id": account}
+    fields: dict[str, Any] = {"origin": origin, "chat_type": _text(origin, "chatType")}
+    channel = _text(origin, "surface") or _text(origin, "provider")
+    to = _text(origin, "to")
+    if channel or to:
+        account = _text(origin, "accountId")
+        context = DeliveryContext(channel=channel, to=to, account_id=account)
+        fields |= {"delivery_context": context, "last_channel": channel, "last_to": to, "last_account_id": account}
+    return fields
 
 
 def _text(values: Mapping[str, object], name: str) -> str | UnsetType:
