@@ -67,14 +67,17 @@ class ContextFilter(logging.Filter):
 
 
 class JsonLineFormatter(logging.Formatter):
-    """One record as one line of JSON: subsystem in ``0``, message and traceback in ``1``."""
+    """One record as one line of JSON: message and traceback in ``1``, the rest in ``_meta``.
+
+    OpenClaw's own lines have the subsystem in ``0`` as well. Its Control UI takes it from ``_meta.name`` when that is
+    missing, and its command line, which prints every numbered key, then prints the message alone.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         level = _LEVEL_NAMES.get(record.levelname, record.levelname)
         subsystem = msgspec.json.encode({"subsystem": _subsystem(record.name)}).decode()
         line: dict[str, object] = {
-            "0": subsystem,
             "1": record.getMessage() + _traceback(self, record),
             "_meta": {
                 "name": subsystem,

@@ -41,18 +41,25 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def parsed_by_openclaw(line: dict[str, Any]) -> tuple[str, str, str]:
-    """Level, subsystem and text as the Control UI reads them: text from ``1``, subsystem from ``0``."""
-    return line["_meta"]["logLevelName"].lower(), json.loads(line["0"])["subsystem"], line["1"]
+def parsed_by_command_line(line: dict[str, Any]) -> tuple[str, str, str]:
+    """Level, subsystem and text as ``openclaw logs`` reads them: the text is every numbered key, joined."""
+    text = " ".join(value for key, value in line.items() if key.isdigit())
+    return line["_meta"]["logLevelName"].lower(), json.loads(line["_meta"]["name"])["subsystem"], text
+
+
+def parsed_by_control_ui(line: dict[str, Any]) -> tuple[str, str, str]:
+    """The same as the Control UI does: the subsystem from ``0`` or else the name, the text from ``1``."""
+    context = json.loads(line.get("0", line["_meta"]["name"]))
+    return line["_meta"]["logLevelName"].lower(), context["subsystem"], line["1"]
 
 
 def test_line_shape(tmp_path: Path) -> None:
     configure_logging("info", tmp_path / "logs" / "skynet.log", stream=io.StringIO())
     log.info("run started: %s", "chat")
     (line,) = lines_of(tmp_path / "logs" / "skynet.log")
-    assert set(line) == {"0", "1", "_meta", "time"}
-    assert parsed_by_openclaw(line) == ("info", "gateway/runs", "run started: chat")
-    assert line["_meta"]["name"] == line["0"] == '{"subsystem":"gateway/runs"}'
+    assert set(line) == {"1", "_meta", "time"}
+    assert parsed_by_command_line(line) == ("info", "gateway/runs", "run started: chat")
+    assert parsed_by_control_ui(line) == ("info", "gateway/runs", "run started: chat")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
 
 
@@ -68,7 +75,7 @@ def test_levels_have_openclaws_names(tmp_path: Path, call: str, name: str) -> No
 def test_subsystem_of_a_library(tmp_path: Path) -> None:
     configure_logging("info", tmp_path / "skynet.log", stream=io.StringIO())
     logging.getLogger("skynet_agent.router").info("x")
-    assert parsed_by_openclaw(lines_of(tmp_path / "skynet.log")[0])[1] == "agent/router"
+    assert parsed_by_command_line(lines_of(tmp_path / "skynet.log")[0])[1] == "agent/router"
 
 
 def test_context_is_nested_and_ends(tmp_path: Path) -> None:
