@@ -1,15 +1,18 @@
-"""The composition root: every part is built here and handed to those that use it. Read top to bottom, it is the architecture."""
+"""The composition root: every part is built here and handed to those that use it.
+
+Read top to bottom, it is the architecture.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
 
-from skynet.config import Config, ProviderConfig
+from skynet.config import Config, ModelConfig, ProviderConfig
 from skynet.gateway.auth import Admission, Authenticator
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import Commands
@@ -42,7 +45,7 @@ from skynet.methods.tools import ToolMethods
 from skynet.methods.usage import UsageMethods
 from skynet.supervisor import Supervisor
 from skynet.version import VERSION
-from skynet_agent.providers import ModelInfo, Price, ProviderRow
+from skynet_agent.providers import ModelInfo, Price, ProviderRow, known_provider
 from skynet_agent.router import Router
 from skynet_memory.database import Database
 from skynet_memory.ids import DEFAULT_AGENT, ConnId, now_ms
@@ -64,6 +67,8 @@ from skynet_users.schema import COMPONENT as USER_TABLES
 log = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 3600.0
+WARM_UP_AFTER_S = 1.0
+"""When the HTTP client is loaded: after the first clients were answered, before somebody asks a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +134,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         )
         async with Runs(
             turns=turns,
+            sessions=sessions,
             transcripts=transcripts,
             router=router,
             broadcaster=broadcaster,
@@ -190,6 +196,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
             tasks.start(_sweep(turns), name="sweep")
+            tasks.start(_warm_up(router), name="warm up")
             http = http_app(
                 runs=runs,
                 authenticator=authenticator,
@@ -197,6 +204,8 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 database=db,
                 connections=lambda: len(broadcaster),
                 limits=config.gateway.limits,
+                origins=config.gateway.origins,
+                accepting=lambda: not runs.closing,
             )
             try:
                 yield App(gateway, http, db, runs)
@@ -286,30 +295,35 @@ def provider_rows(config: Config) -> Sequence[ProviderRow]:
 
 
 def _provider_row(name: str, provider: ProviderConfig) -> ProviderRow:
-    return ProviderRow(
-        name=name,
+    """A vendor of the registry keeps its quirks, unless its name was given to another endpoint."""
+    known = known_provider(name)
+    row = known if known is not None and known.base_url == provider.base_url else ProviderRow(name=name)
+    return replace(
+        row,
         api=provider.api,
         base_url=provider.base_url,
         api_key=provider.api_key,
         priority=provider.priority,
-        models=tuple(
-            ModelInfo(
-                id=model.id,
-                name=model.name,
-                context_window=model.context_window,
-                max_output_tokens=model.max_output_tokens,
-                reasoning=model.reasoning,
-                input=model.input,
-                price=None
-                if model.price is None
-                else Price(
-                    input=_micro(model.price.input),
-                    output=_micro(model.price.output),
-                    cache_read=_micro(model.price.cache_read),
-                    cache_write=_micro(model.price.cache_write),
-                ),
-            )
-            for model in provider.models
+        models=tuple(_model_info(model) for model in provider.models) or row.models,
+    )
+
+
+def _model_info(model: ModelConfig) -> ModelInfo:
+    price = model.price
+    return ModelInfo(
+        id=model.id,
+        name=model.name,
+        context_window=model.context_window,
+        max_output_tokens=model.max_output_tokens,
+        reasoning=model.reasoning,
+        input=model.input,
+        price=None
+        if price is None
+        else Price(
+            input=_micro(price.input),
+            output=_micro(price.output),
+            cache_read=_micro(price.cache_read),
+            cache_write=_micro(price.cache_write),
         ),
     )
 
@@ -323,6 +337,12 @@ async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:
     while True:
         await asyncio.sleep(interval_s)
         broadcaster.publish("tick", TickEvent(ts=now_ms()), owner=None)
+
+
+async def _warm_up(router: Router) -> None:
+    """Load what the first request to a model needs, so that it does not pay for it."""
+    await asyncio.sleep(WARM_UP_AFTER_S)
+    await router.warm_up()
 
 
 async def _sweep(turns: TurnStore) -> None:

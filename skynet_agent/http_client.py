@@ -20,6 +20,7 @@ failures to ``failures.py``. aiohttp is imported when the first request needs it
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 ERROR_BODY_BYTES = 64 * 1024
 DRAIN_S = 0.05
+LARGE_BODY_BYTES = 1024 * 1024
 
 
 class Answer:
@@ -123,7 +125,12 @@ class HttpClient:
         fields = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers, **row.headers}
         try:
             return await self._open_session().post(
-                url, data=body, headers=fields, timeout=timeout, allow_redirects=False
+                # a large body as bytes makes aiohttp warn; as a file it is sent in pieces
+                url,
+                data=body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body),
+                headers=fields,
+                timeout=timeout,
+                allow_redirects=False,
             )
         except aiohttp.ConnectionTimeoutError as exc:
             text = f"{row.name}: no connection to {_place(url)} within {row.connect_timeout_s:g} s"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from skynet_agent.messages import ImageBlock, Message, TextBlock, ThinkingBlock, UserMessage
+from skynet_agent.messages import ImageBlock, Message, TextBlock, ThinkingBlock, ToolResultMessage, UserMessage
 
 CHARS_PER_TOKEN = 4
 """A cautious average over languages and code; the provider's own count is only known afterwards."""
@@ -42,6 +42,8 @@ def within_window(messages: Sequence[Message], *, system: Sequence[str], window_
         kept.append(message)
     kept.reverse()
     if len(kept) < len(messages):
-        first = next((index for index, message in enumerate(kept) if isinstance(message, UserMessage)), 0)
+        first = next((index for index, message in enumerate(kept) if isinstance(message, UserMessage)), None)
+        if first is None:  # only results of tools: without their calls they mean nothing to a provider
+            first = next((i for i, message in enumerate(kept) if not isinstance(message, ToolResultMessage)), 0)
         return kept[first:]
     return kept

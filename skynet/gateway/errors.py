@@ -41,7 +41,7 @@ WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
 
 
 def error_shape(exc: Exception, caller: Caller | None = None) -> ErrorShape:
-    """The wire form of ``exc``. What is not in the table is logged with its traceback and told as ``internal error``."""
+    """The wire form of ``exc``; one that is not in the table is logged and told as ``internal error``."""
     for kind in type(exc).__mro__:
         if (shape := WIRE_ERRORS.get(kind)) is not None:
             return shape(exc)

@@ -19,6 +19,7 @@ import msgspec
 
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.context import within_window
+from skynet.gateway.errors import error_shape
 from skynet.gateway.run_events import RunEvents
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
@@ -30,6 +31,7 @@ from skynet_agent.messages import (
     ImageBlock,
     Message,
     TextBlock,
+    ToolCallBlock,
     Usage,
     UserMessage,
     decode_message,
@@ -42,9 +44,9 @@ from skynet_agent.router import Router
 from skynet_agent.turn import run_turn
 from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId, now_ms
-from skynet_memory.sessions import Session
+from skynet_memory.sessions import Session, SessionStore
 from skynet_memory.transcripts import NewEntry, TranscriptStore
-from skynet_memory.turns import TurnRepeated, TurnStore
+from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
 from skynet_memory.usage import UsageRecord
 from skynet_protocol.chat import Attachments, add_time_prefix
 from skynet_protocol.errors import ErrorCode, RequestError
@@ -85,7 +87,7 @@ class Inbound:
     model: str = ""
     system: str = ""
     history: tuple[Message, ...] | None = None
-    options: ModelOptions = ModelOptions()
+    options: ModelOptions = field(default_factory=ModelOptions)
     thinking: str = ""
     reply: Callable[[], Awaitable[str]] | None = None
     timeout_s: float | None = None
@@ -149,6 +151,7 @@ class Run:
         self.entry_id = entry_id
         self.accepted_at_ms = accepted_at_ms
         self.started_at_ms = 0
+        self.waited = False
         self.stop_reason = ""
         self.draft = draft
         self._model_call: asyncio.Task[Finished] | None = None
@@ -202,12 +205,6 @@ class Run:
         self._result.set_result(result)
         self.emit(RunEnded(result))
 
-    def fail(self, error: BaseException) -> None:
-        """The run could not even be stored."""
-        if not self._result.done():
-            self._result.set_exception(error)
-            self._result.exception()  # nobody has to be waiting
-
 
 class Runs:
     """Accepts messages and runs them, in order within a session and at the same time across sessions."""
@@ -216,6 +213,7 @@ class Runs:
         self,
         *,
         turns: TurnStore,
+        sessions: SessionStore,
         transcripts: TranscriptStore,
         router: Router,
         broadcaster: Broadcaster,
@@ -224,6 +222,7 @@ class Runs:
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._turns = turns
+        self._sessions = sessions
         self._transcripts = transcripts
         self._router = router
         self._broadcaster = broadcaster
@@ -234,7 +233,7 @@ class Runs:
         self._active: dict[tuple[UserId, RunId], Run] = {}
         self._ended: OrderedDict[tuple[UserId, RunId], RunResult] = OrderedDict()
         self._waiters: dict[tuple[UserId, RunId], set[asyncio.Future[RunResult]]] = {}
-        self._closing = False
+        self.closing = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -243,7 +242,7 @@ class Runs:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop every run; what was shown is stored as interrupted."""
-        self._closing = True
+        self.closing = True
         runs = list(self._active.values())
         for run in runs:
             run.abort("shutdown")
@@ -255,16 +254,20 @@ class Runs:
         A run id that its owner used within 24 hours runs nothing; what is known of the first is returned.
 
         Raises:
-            RequestError: the lane is full, or the gateway is shutting down (``UNAVAILABLE``, retryable).
+            RequestError: the session does not take messages; its lane is full, or the gateway is shutting down
+                (``UNAVAILABLE``, retryable).
             StorageUnavailable: the message could not be stored; nothing was.
         """
-        if self._closing:
+        if self.closing:
             raise RequestError(
                 "the gateway is shutting down", code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=2000
             )
         identity = (inbound.caller.user_id, inbound.run_id)
         if (running := self._active.get(identity)) is not None:
             return Repeat("running", None, running.accepted_at_ms, running)
+        session = await self._sessions.get(inbound.caller.user_id, inbound.key)
+        if session is not None and session.settings.get("sendPolicy") == "deny":
+            raise RequestError("send blocked by session policy")
         lane = self._lanes.get(inbound.key)
         if lane is not None and len(lane) > MAX_QUEUED:
             raise RequestError(
@@ -273,8 +276,19 @@ class Runs:
                 retryable=True,
                 retry_after_ms=5000,
             )
+        accepting = self._tasks.start(self._store_inbound(inbound), name=f"accept {inbound.run_id}")
+        try:
+            begun = await asyncio.shield(accepting)
+        except asyncio.CancelledError:
+            # Who goes away now must not leave a message that is stored and never run.
+            accepting.add_done_callback(lambda task: self._enqueue(inbound, task.result()))
+            raise
+        # In the same step as the return: so the acknowledgement leaves before the run's first event.
+        return self._enqueue(inbound, begun)
+
+    async def _store_inbound(self, inbound: Inbound) -> TurnBegun | TurnRepeated:
         accepted_at_ms = self._clock()
-        begun = await self._turns.begin(
+        return await self._turns.begin(
             owner=inbound.caller.user_id,
             key=inbound.key,
             run_id=inbound.run_id,
@@ -285,19 +299,23 @@ class Runs:
             session_id=inbound.session_id,
             now_ms=accepted_at_ms,
         )
+
+    def _enqueue(self, inbound: Inbound, begun: TurnBegun | TurnRepeated) -> Run | Repeat:
+        identity = (inbound.caller.user_id, inbound.run_id)
         if isinstance(begun, TurnRepeated):
             return Repeat(begun.status, begun.response, begun.started_at_ms, self._active.get(identity))
-        run = Run(inbound, begun.session, begun.entry_id, self._router.draft(), accepted_at_ms)
+        run = Run(inbound, begun.session, begun.entry_id, self._router.draft(), self._clock())
         self._active[identity] = run
         lane = self._lanes.get(inbound.key)
         if lane is None:
             lane = self._lanes[inbound.key] = deque()
             self._tasks.start(self._work(inbound.key, lane), name=f"lane {inbound.key}")
+        run.waited = bool(lane)
         lane.append(run)
         return run
 
     def active(self, owner: UserId, key: SessionKey | None = None) -> list[Run]:
-        """The runs of a person that are queued or running, in the order they came; of one session if ``key`` is given."""
+        """A person's runs that are queued or running, in the order they came; of one session if ``key`` is given."""
         return [run for run in self._active.values() if run.owner == owner and key in (None, run.key)]
 
     async def known(self, owner: UserId, kind: RunKind, run_id: RunId) -> bool:
@@ -329,7 +347,7 @@ class Runs:
         return bool(await self.abort(owner, key, stop_reason="rpc"))
 
     async def result(self, owner: UserId, run_id: RunId, *, timeout_s: float) -> RunResult | None:
-        """The end of a run, waiting for it up to ``timeout_s`` even if it has not begun; ``None`` if it did not come."""
+        """The end of a run, waited for up to ``timeout_s`` even if it has not begun; ``None`` if it did not come."""
         identity = (owner, run_id)
         self._forget_old()
         if (result := self._ended.get(identity)) is not None:
@@ -355,9 +373,6 @@ class Runs:
                 try:
                     with log_context(user_id=run.owner, run_id=run.run_id):
                         await self._execute(run)
-                except Exception as exc:
-                    log.exception("run %s could not be finished", run.run_id)
-                    run.fail(exc)
                 finally:
                     lane.popleft()
                     self._active.pop((run.owner, run.run_id), None)
@@ -365,43 +380,60 @@ class Runs:
             del self._lanes[key]
 
     async def _execute(self, run: Run) -> None:
-        inbound = run.inbound
+        """Bring a run to its one end: asked, stored, told. What goes wrong on the way is an end too."""
         events = RunEvents(
             self._broadcaster,
             owner=run.owner,
             key=run.key,
             run_id=run.run_id,
-            with_session_key=bool(inbound.wire_key),
+            with_session_key=bool(run.inbound.wire_key),
             clock=self._clock,
         )
         run.started_at_ms = self._clock()
-        log.info("run started: %s in %s", inbound.kind, run.key)
-        finished: Finished | None = None
-        if inbound.reply is not None:
-            finished = Finished(gateway_message(await inbound.reply(), run.started_at_ms))
-        elif not run.stop_reason:
-            events.started(run.started_at_ms)
-            finished = await self._ask(run, events)
-        message = self._final_message(run, finished)
-        status = _status(run, message)
-        result = RunResult(
-            run_id=run.run_id,
-            status=status,
-            message=message,
-            session_id=run.session.session_id,
-            started_at_ms=run.started_at_ms,
-            ended_at_ms=self._clock(),
-            stop_reason=run.stop_reason,
-            exception=finished.error if finished is not None else None,
-        )
-        await self._store(run, result)
-        if inbound.reply is not None:
-            events.answered(assistant_message(text_of(message), message.timestamp))
+        log.info("run started: %s in %s", run.inbound.kind, run.key)
+        result = self._result(run, await self._finished(run, events))
+        try:
+            await self._store(run, result)
+        except Exception as exc:
+            log.exception("the end of the run could not be stored")
+            result = self._result(run, self._failed(run, exc))
+        if run.inbound.reply is not None and result.status == "ok":
+            events.answered(assistant_message(text_of(result.message), result.message.timestamp))
         else:
             self._tell(events, result)
         self._remember(run, result)
         run.end(result)
-        log.info("run ended: %s after %d ms", status, result.ended_at_ms - result.started_at_ms)
+        log.info("run ended: %s after %d ms", result.status, result.ended_at_ms - result.started_at_ms)
+
+    async def _finished(self, run: Run, events: RunEvents) -> Finished:
+        """The answer, complete or as far as it came."""
+        try:
+            if run.inbound.reply is not None:
+                return Finished(gateway_message(await run.inbound.reply(), run.started_at_ms))
+            if not run.stop_reason:
+                events.started(run.started_at_ms)
+                if (finished := await self._ask(run, events)) is not None:
+                    return finished
+        except Exception as exc:
+            log.exception("the run failed")
+            return self._failed(run, exc)
+        return Finished(run.draft.message("aborted", error_message=_STOPPED.get(run.stop_reason)))
+
+    def _failed(self, run: Run, error: Exception) -> Finished:
+        """An end for a failure of our own; its words are those a request would get."""
+        return Finished(run.draft.message("error", error_message=error_shape(error, run.inbound.caller).message))
+
+    def _result(self, run: Run, finished: Finished) -> RunResult:
+        return RunResult(
+            run_id=run.run_id,
+            status=_status(run, finished.message),
+            message=finished.message,
+            session_id=run.session.session_id,
+            started_at_ms=run.started_at_ms,
+            ended_at_ms=self._clock(),
+            stop_reason=run.stop_reason,
+            exception=finished.error,
+        )
 
     async def _ask(self, run: Run, events: RunEvents) -> Finished | None:
         """Ask the model until it is done, aborted or out of time; ``None`` when it was stopped."""
@@ -433,6 +465,8 @@ class Runs:
 
     async def _request(self, run: Run) -> ModelRequest:
         inbound = run.inbound
+        if run.waited:  # the session may have another model by now
+            run.session = await self._sessions.get(run.owner, run.key) or run.session
         model = inbound.model or run.session.model
         system = (DEFAULT_SYSTEM, inbound.system) if inbound.system else (DEFAULT_SYSTEM,)
         own = _own_message(inbound, run.accepted_at_ms)
@@ -455,11 +489,6 @@ class Runs:
         return [
             decode_message(entry.payload) for entry in entries if entry.kind == "message" and entry.id not in waiting
         ]
-
-    def _final_message(self, run: Run, finished: Finished | None) -> AssistantMessage:
-        if finished is not None:
-            return finished.message
-        return run.draft.message("aborted", error_message=_STOPPED.get(run.stop_reason))
 
     async def _store(self, run: Run, result: RunResult) -> None:
         message = result.message
@@ -605,6 +634,12 @@ def run_response(result: RunResult) -> dict[str, Any]:
         "aborted": result.status in ("aborted", "timeout"),
         "stopReason": message.stop_reason,
     }
+    if message.stop_reason == "toolUse":
+        meta["pendingToolCalls"] = [
+            {"id": block.id, "name": block.name, "arguments": msgspec.json.encode(block.arguments).decode()}
+            for block in message.content
+            if isinstance(block, ToolCallBlock)
+        ]
     text = text_of(message)
     if result.status == "error":
         meta["error"] = {"kind": type(result.exception).__name__, "message": result.error}

@@ -17,7 +17,7 @@ GRACE_S = 10
 BACKLOG = 2048
 
 
-class CannotListen(OSError):
+class CannotListen(OSError):  # noqa: N818
     """The address is taken or not this machine's."""
 
 

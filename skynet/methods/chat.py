@@ -13,7 +13,6 @@ from skynet.gateway.keys import resolve_key
 from skynet.gateway.runs import Inbound, Repeat, Runs, gateway_message, user_content
 from skynet.gateway.transcript import history_messages
 from skynet_agent.messages import encode_message
-from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import RunId, SessionKey, now_ms
 from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import TranscriptStore
@@ -31,7 +30,7 @@ from skynet_protocol.chat import (
     normalize_message,
     require_content,
 )
-from skynet_protocol.errors import RequestError
+from skynet_protocol.errors import DetailCode, RequestError
 from skynet_protocol.events import ChatEvent, assistant_message
 from skynet_users.caller import Caller
 
@@ -73,9 +72,6 @@ class ChatMethods:
             log.info("dropped attachments that are no images: %s", ", ".join(attachments.dropped))
         if is_stop_word(message):
             return await self._stop(caller, key, stop_reason="stop")
-        session = await self._sessions.get(caller.user_id, key)
-        if session is not None and session.settings.get("sendPolicy") == "deny":
-            raise RequestError("send blocked by session policy")
         run_id = RunId(params.idempotency_key)
         command = parse_command(message)
         reply = None
@@ -135,14 +131,14 @@ class ChatMethods:
         """Add an assistant message that no model wrote to the session, and show it.
 
         Raises:
-            SessionNotFound: there is no such session.
+            RequestError: ``session not found``.
         """
         key = self._key(caller, params.session_key)
         text = f"[{params.label}]\n\n{params.message}" if params.label else params.message
         at_ms = now_ms()
         message = gateway_message(text, at_ms)
         if await self._sessions.get(caller.user_id, key) is None:
-            raise SessionNotFound(params.session_key)
+            raise RequestError("session not found", details={"code": DetailCode.NOT_FOUND})
         entry = await self._transcripts.append(caller.user_id, key, encode_message(message))
         self._broadcaster.publish_to_session(
             "chat",

@@ -142,6 +142,7 @@ async def open_surface(
         )
         async with Runs(
             turns=TurnStore(db),
+            sessions=SessionStore(db),
             transcripts=transcripts,
             router=router,
             broadcaster=broadcaster,
