@@ -26,7 +26,7 @@ from skynet_users.people import User, UserStore
 
 log = logging.getLogger(__name__)
 
-SHARED_SECRET, DEVICE_TOKEN = "shared secret", "device token"  # noqa: S105  (names of buckets)
+SHARED_SECRET, DEVICE_TOKEN = "shared secret", "device token"
 RATE_LIMITED = "rate_limited"
 MAX_TRACKED_ADDRESSES = 10_000
 

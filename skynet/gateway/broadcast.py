@@ -24,8 +24,8 @@ class Broadcaster:
     """
 
     def __init__(self) -> None:
-        self._connections: dict[ConnId, "Connection"] = {}
-        self._by_owner: dict[UserId, dict[ConnId, "Connection"]] = {}
+        self._connections: dict[ConnId, Connection] = {}
+        self._by_owner: dict[UserId, dict[ConnId, Connection]] = {}
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -85,7 +85,7 @@ class Broadcaster:
         Args:
             payload: makes the payload for one form of the key; called once for each form in use, most often one.
         """
-        forms: dict[str, list["Connection"]] = {}
+        forms: dict[str, list[Connection]] = {}
         for connection in self._by_owner.get(owner, {}).values():
             forms.setdefault(connection.form_of(key), []).append(connection)
         scope = required_scope(event)

@@ -24,7 +24,6 @@ from skynet_protocol.connect import ConnectParams, HelloOk, read_connect, refuse
 from skynet_protocol.errors import Refusal, RequestError, UnauthorizedRole
 from skynet_protocol.frames import (
     EncodedEvent,
-    Request,
     Violation,
     ViolationKind,
     encode_error,
@@ -53,7 +52,8 @@ class Wire(Protocol):
 
     def allow_frames_of(self, limit_bytes: int) -> None: ...
 
-    def pause_reading(self, why: str) -> None: ...
+    def pause_reading(self, why: str) -> None:
+        """Hand over no message, not even one that has arrived already, before every ``why`` was resumed."""
 
     def resume_reading(self, why: str) -> None: ...
 
@@ -96,7 +96,6 @@ class Connection:
         self._phase = Phase.CHALLENGED
         self._nonce = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
         self._seq = 0
-        self._early: list[bytes] = []
         self._handshake: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._role_refusals = 0
@@ -119,8 +118,6 @@ class Connection:
             self._handle(data)
         elif self._phase is Phase.CHALLENGED:
             self._first_frame(data)
-        elif self._phase is Phase.AUTHENTICATING:
-            self._early.append(data)
 
     def closed(self) -> None:
         """The socket is gone. Runs that this client started go on."""
@@ -143,8 +140,8 @@ class Connection:
     def send_event(self, frame: Callable[[int], bytes], *, droppable: bool) -> None:
         """Send an event under this connection's next number.
 
-        A client that lets its buffer grow over the limit misses droppable events; for any other it is closed, so that it
-        never slows the rest (OPENCLAW-V3 1.5).
+        A client that lets its buffer grow over the limit misses droppable events; for any other it is closed, so that
+        it never slows the rest (OPENCLAW-V3 1.5).
         """
         if self._phase is not Phase.READY:
             return
@@ -234,9 +231,6 @@ class Connection:
             extra=self._log_context(),
         )
         self._gateway.connected(self.caller)
-        early, self._early = self._early, []
-        for data in early:
-            self.received(data)
         self._wire.resume_reading("handshake")
 
     def _refuse(self, request_id: str, refusal: Refusal) -> None:
@@ -275,10 +269,12 @@ class Connection:
         self._gateway.dispatcher.dispatch(self, request)
 
     def _count_role_refusal(self, refusal: RequestError) -> None:
-        if isinstance(refusal, UnauthorizedRole):
-            self._role_refusals += 1
-            if self._role_refusals > MAX_ROLE_REFUSALS:
-                self._close(1008, "repeated unauthorized calls")
+        if not isinstance(refusal, UnauthorizedRole):
+            self._role_refusals = 0
+            return
+        self._role_refusals += 1
+        if self._role_refusals > MAX_ROLE_REFUSALS:
+            self._close(1008, "repeated unauthorized calls")
 
     # The end.
 
@@ -290,7 +286,6 @@ class Connection:
         """Stop being a connection; idempotent."""
         was_ready = self._phase is Phase.READY
         self._phase = Phase.CLOSED
-        self._early.clear()
         self._cancel_deadline()
         if was_ready:
             self._gateway.broadcaster.remove(self)

@@ -9,6 +9,7 @@ arrives, and the transport's own buffer is the outbound queue, so its size is wh
 import asyncio
 import logging
 import struct
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import uvicorn
 from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request as UpgradeRequest
+from websockets.protocol import Event
 from websockets.server import ServerProtocol
 
 from skynet.gateway.connection import Connection, Gateway
@@ -25,6 +27,9 @@ log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 5.0
 """How long a peer may take to answer a close frame, or to read what is still buffered, before it is cut off."""
+
+CORK_BYTES = 65_536
+"""Answers of one loop step leave together, but never more than this: what the kernel does not take pauses reading."""
 
 _CANVAS_SOCKET = "/__openclaw__/ws"
 
@@ -51,10 +56,13 @@ class GatewaySocket(asyncio.Protocol):
         self._protocol = ServerProtocol(max_size=self._gateway.limits.preauth_frame_bytes, logger=log)
         self._transport: asyncio.Transport
         self._connection: Connection | None = None
-        self._fragments: list[bytes] = []
+        self._events: deque[Event] = deque()
+        self._fragments = bytearray()
         self._corked: list[bytes] | None = None
+        self._corked_bytes = 0
         self._close_timer: asyncio.TimerHandle | None = None
         self._closing = False
+        self._failing = False
         self._paused_by: set[str] = set()
 
     # What the transport calls.
@@ -64,26 +72,24 @@ class GatewaySocket(asyncio.Protocol):
         self._sockets.add(self)
 
     def data_received(self, data: bytes) -> None:
-        self._corked = []
-        try:
-            self._protocol.receive_data(data)
-            self._handle_events()
-        finally:
-            self._flush()
+        self._protocol.receive_data(data)
+        self._events.extend(self._protocol.events_received())
+        self._handle_events()
         if self._protocol.parser_exc is not None:
             self._failed()
+        elif self._connection is None and self._protocol.handshake_exc is not None:
+            self._write_protocol_output()
+            self._end()
 
     def eof_received(self) -> None:
         # Nothing is left to read; returning None lets the transport close itself.
-        return None
+        self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._sockets.discard(self)
-        self._closing = True
+        self._left()
         if self._close_timer is not None:
             self._close_timer.cancel()
-        if self._connection is not None:
-            self._connection.closed()
 
     def pause_writing(self) -> None:
         # Who does not read its answers gets no more of them: its requests wait in the kernel, not in our memory.
@@ -137,18 +143,24 @@ class GatewaySocket(asyncio.Protocol):
         self._write(b"".join(self._protocol.data_to_send()))
         self._closing = True
         self._paused_by.clear()
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
-        self._close_timer = self._loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
+        self._loop.call_soon(self._go_on)
+        self._cut_off_later()
 
     # Inside.
 
     def _handle_events(self) -> None:
-        for event in self._protocol.events_received():
-            if isinstance(event, Frame):
-                self._handle_frame(event)
-            elif isinstance(event, UpgradeRequest):
-                self._handle_upgrade(event)
+        """Handle what was parsed until something pauses this connection; what is left then, at most one read, waits."""
+        self._corked = []
+        try:
+            while self._events and not self._paused_by:
+                event = self._events.popleft()
+                if isinstance(event, Frame):
+                    self._handle_frame(event)
+                elif isinstance(event, UpgradeRequest):
+                    self._handle_upgrade(event)
+        finally:
+            self._flush()
+            self._corked = None
 
     def _handle_upgrade(self, request: UpgradeRequest) -> None:
         if request.path.partition("?")[0] == _CANVAS_SOCKET:
@@ -158,9 +170,7 @@ class GatewaySocket(asyncio.Protocol):
         self._protocol.send_response(response)
         self._write_protocol_output()
         if response.status_code != 101:
-            self._closing = True
-            self._flush()
-            self._transport.close()
+            self._end()
             return
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
         peer = PeerInfo(address=str(host), port=int(port), headers=joined_headers(request.headers.raw_items()))
@@ -172,20 +182,17 @@ class GatewaySocket(asyncio.Protocol):
             if frame.fin:
                 self._received(bytes(frame.data))
             else:
-                self._fragments = [bytes(frame.data)]
+                self._fragments = bytearray(frame.data)
         elif frame.opcode is Opcode.CONT:
-            self._fragments.append(bytes(frame.data))
+            self._fragments += frame.data
             if frame.fin:
-                whole = b"".join(self._fragments)
-                self._fragments = []
+                whole, self._fragments = bytes(self._fragments), bytearray()
                 self._received(whole)
         else:
             self._write_protocol_output()
             if frame.opcode is Opcode.CLOSE:
                 # Either side began it: both frames are exchanged now, and the server ends the TCP connection.
-                self._closing = True
-                self._flush()
-                self._transport.close()
+                self._end()
 
     def _received(self, data: bytes) -> None:
         if self._connection is not None and not self._closing:
@@ -193,19 +200,46 @@ class GatewaySocket(asyncio.Protocol):
 
     def _failed(self) -> None:
         """The peer broke the WebSocket protocol or sent too big a message: the close frame says so."""
-        sent = self._protocol.close_sent
+        if self._failing:
+            return
+        self._failing = True
         log.info(
             "connection failed: %s",
             self._protocol.parser_exc,
             extra={"conn_id": self._connection.conn_id if self._connection else ""},
         )
+        sent = self._protocol.close_sent
         output = b"".join(self._protocol.data_to_send())
         if sent is not None and sent.code == CloseCode.MESSAGE_TOO_BIG:
             output = b"\x88\x02" + struct.pack("!H", sent.code)  # OpenClaw gives no reason (OPENCLAW-V3 1.6)
         if not self._closing:
             self._write(output)
-            self._closing = True
+        self._left()
+        # What the peer is still sending is read and dropped: a socket closed on unread bytes resets the connection, and
+        # the peer would lose the close frame.
+        if not self._transport.is_closing():
+            self._transport.write_eof()
+        self._go_on()
+        self._cut_off_later()
+
+    def _end(self) -> None:
+        """Nothing more is to be said: close the TCP connection when the peer has read the rest, or soon anyway."""
+        self._flush()
+        self._left()
         self._transport.close()
+        self._cut_off_later()
+
+    def _left(self) -> None:
+        """No frame goes out or counts from here on. Idempotent."""
+        self._closing = True
+        self._events.clear()
+        self._paused_by.clear()
+        if self._connection is not None:
+            self._connection.closed()
+
+    def _cut_off_later(self) -> None:
+        if self._close_timer is None:
+            self._close_timer = self._loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
 
     def _write_protocol_output(self) -> None:
         if output := self._protocol.data_to_send():
@@ -214,21 +248,35 @@ class GatewaySocket(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if self._corked is not None:
             self._corked.append(data)
+            self._corked_bytes += len(data)
+            if self._corked_bytes > CORK_BYTES:
+                self._flush()
         elif not self._transport.is_closing():
             self._transport.write(data)
 
     def _flush(self) -> None:
-        corked, self._corked = self._corked, None
-        if corked and not self._transport.is_closing():
-            self._transport.write(b"".join(corked))
+        if self._corked:
+            data = b"".join(self._corked)
+            self._corked.clear()
+            self._corked_bytes = 0
+            if not self._transport.is_closing():
+                self._transport.write(data)
 
     def _pause(self, why: str) -> None:
-        if not self._paused_by and not self._closing and not self._transport.is_closing():
+        if self._closing:
+            return
+        if not self._paused_by and not self._transport.is_closing():
             self._transport.pause_reading()
         self._paused_by.add(why)
 
     def _resume(self, why: str) -> None:
         if why in self._paused_by:
             self._paused_by.discard(why)
-            if not self._paused_by and not self._transport.is_closing():
-                self._transport.resume_reading()
+            # Not at once: this may be the end of a request, far down the stack.
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle what waited and read on, unless something has paused this connection again."""
+        self._handle_events()
+        if not self._paused_by and not self._transport.is_closing():
+            self._transport.resume_reading()

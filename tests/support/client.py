@@ -18,7 +18,7 @@ from skynet_protocol.device import DeviceIdentity
 CLI_SCOPES = ("operator.admin", "operator.read", "operator.write", "operator.approvals", "operator.pairing")
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """A response with ``ok: false``."""
 
     def __init__(self, error: dict[str, Any], frame: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skynet.app import App, open_app
-from skynet.config import ensure_gateway_token, load_config
+from skynet.config import Config, ensure_gateway_token, load_config
 from skynet.gateway.server import GatewayServer, listen
 from tests.support.client import WireClient, open_client
 from tests.support.model_server import ModelServer
@@ -32,16 +32,10 @@ class RunningGateway:
         return open_client(self.url, **options)
 
 
-@asynccontextmanager
-async def running_gateway(
+def gateway_config(
     home: Path, *, models: ModelServer | None = None, env: Mapping[str, str] | None = None, toml: str = ""
-) -> AsyncIterator[RunningGateway]:
-    """Start a gateway with its state in ``home``.
-
-    Args:
-        models: the model server behind provider ``mock``; ``None`` for none, so that the offline assistant answers.
-        toml: more configuration; top-level tables that this function does not write itself.
-    """
+) -> Config:
+    """The configuration of a gateway whose state is in ``home``; arguments as in :func:`running_gateway`."""
     home.mkdir(exist_ok=True)
     file = home / "skynet.toml"
     provider = (
@@ -53,6 +47,20 @@ async def running_gateway(
     file.write_text(provider + toml)
     variables = {"SKYNET_HOME": str(home), "SKYNET_GATEWAY_AUTH_TOKEN": TOKEN, **(env or {})}
     config, _ = ensure_gateway_token(load_config(None, env=variables))
+    return config
+
+
+@asynccontextmanager
+async def running_gateway(
+    home: Path, *, models: ModelServer | None = None, env: Mapping[str, str] | None = None, toml: str = ""
+) -> AsyncIterator[RunningGateway]:
+    """Start a gateway with its state in ``home``.
+
+    Args:
+        models: the model server behind provider ``mock``; ``None`` for none, so that the offline assistant answers.
+        toml: more configuration; top-level tables that this function does not write itself.
+    """
+    config = gateway_config(home, models=models, env=env, toml=toml)
     async with open_app(config) as app:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         server = GatewayServer(app.gateway, app.http, on_ready=ready.set_result)
@@ -74,4 +82,4 @@ async def _serve(server: GatewayServer, listener: Any) -> None:
     await server._serve([listener])
 
 
-__all__ = ["TOKEN", "RunningGateway", "WireClient", "running_gateway"]
+__all__ = ["TOKEN", "RunningGateway", "WireClient", "gateway_config", "running_gateway"]
