@@ -6,8 +6,8 @@ COPY requirements.lock ./
 RUN /opt/skynet/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock
 COPY . .
 RUN /opt/skynet/bin/pip install --no-cache-dir --no-deps --no-build-isolation --no-index . \
-    && /opt/skynet/bin/pip uninstall --yes --quiet hypothesis import-linter jsonschema mypy picows psutil pytest \
-       pytest-asyncio pytest-timeout ruff types-jsonschema types-psutil setuptools wheel
+    && /opt/skynet/bin/pip uninstall --yes --quiet setuptools wheel $(/opt/skynet/bin/python -c "import re, tomllib; \
+print(*(re.match(r'[\w.-]+', name)[0] for name in tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))")
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --home-dir /var/lib/skynet --shell /usr/sbin/nologin skynet \

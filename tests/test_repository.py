@@ -110,14 +110,6 @@ def imports_of(file: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-def test_the_image_leaves_out_what_only_development_needs() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    development = {re.match(r"[\w.-]+", name)[0] for name in project["dependency-groups"]["dev"]}  # type: ignore[index]
-    removed = re.search(r"pip uninstall --yes --quiet ((?:[^\n]*\\\n)*[^\n]*)", (ROOT / "Dockerfile").read_text())
-    assert removed is not None
-    assert set(removed[1].replace("\\\n", " ").split()) == development | {"setuptools", "wheel"}
-
-
 def test_the_image_is_not_run_by_root() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     assert "USER skynet" in lines

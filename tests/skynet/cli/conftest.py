@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import queue
+import re
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -25,7 +26,7 @@ SKYNET = (sys.executable, "-m", "skynet.cli")
 class RunningGateway:
     """``home`` is its state directory, ``said`` what it printed until it was ready."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     home: Path
     url: str
     said: str
@@ -52,53 +53,47 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def until_line(
-    command: list[str], env: dict[str, str], wanted: str
-) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """A process that has printed a line with ``wanted`` in it; ended by SIGTERM."""
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stderr
-        lines: queue.Queue[str | None] = queue.Queue()
-        errors: list[str] = []
-        readers = [
-            threading.Thread(target=lambda: [*map(lines.put, process.stdout or ()), lines.put(None)]),
-            threading.Thread(target=lambda: errors.extend(process.stderr or ())),
-        ]
-        for reader in readers:
-            reader.start()
-        seen: list[str] = []
-        deadline = time.monotonic() + TIMEOUT_S
+def until_line(command: list[str], env: dict[str, str], wanted: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A process that has printed a line with ``wanted`` in it, and what it printed so far; ended by SIGTERM."""
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        subprocess.Popen(command, env=env, stdout=out, stderr=err) as process,
+    ):
         try:
-            while not seen or wanted not in seen[-1]:
-                line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
-                assert line is not None, "".join(errors)
-                seen.append(line)
-            yield process, seen
+            deadline = time.monotonic() + TIMEOUT_S
+            while not re.search(f"{re.escape(wanted)}.*\n", said := _content(out)):
+                assert process.poll() is None, _content(err)
+                assert time.monotonic() < deadline, said + _content(err)
+                time.sleep(0.01)
+            yield process, said
         finally:
             process.terminate()
             process.wait(TIMEOUT_S)
-            for reader in readers:
-                reader.join(TIMEOUT_S)
+
+
+def _content(file: IO[bytes]) -> str:
+    return os.pread(file.fileno(), 1_000_000, 0).decode()
 
 
 @contextmanager
 def running_gateway(home: Path, *flags: str, **env: str) -> Iterator[RunningGateway]:
     """``skynet gateway run`` on a free port; the state directory's file may already be there."""
     command = [*SKYNET, "gateway", "run", "--port", "0", *flags]
-    with until_line(command, environment(home, **env), "Try:") as (process, lines):
-        url = lines[0].split()[-1]
-        yield RunningGateway(process, home, url, "".join(lines))
+    with until_line(command, environment(home, **env), "Try:") as (process, said):
+        url = said.split("\n", 1)[0].split()[-1]
+        yield RunningGateway(process, home, url, said)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def models() -> Iterator[str]:
     """The address of the scripted model server."""
     command = [sys.executable, "-m", "tests.support.model_server", "--port", "0"]
-    with until_line(command, dict(os.environ), "listening on") as (_, lines):
-        yield lines[-1].split()[-1]
+    with until_line(command, dict(os.environ), "listening on") as (_, said):
+        yield said.split()[-1]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway(models: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     """A gateway whose default model is the scripted one."""
     home = tmp_path_factory.mktemp("gateway") / "state"

@@ -20,7 +20,8 @@ import pytest
 from skynet.cli.errors import Exit
 from tests.skynet.cli.conftest import SKYNET, TIMEOUT_S, RunningGateway, Skynet, environment, running_gateway
 
-PROMPT = ">"
+PROMPT = "<prompt>"
+_PROMPT_STARTS = "\x1b[?2004h"  # bracketed paste goes on when the prompt takes the keyboard
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[=>]|\][^\x07]*\x07)")
 
 
@@ -34,6 +35,11 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
+
+    def answer(self, text: str) -> None:
+        """Type a line once the prompt is there."""
+        self.expect(PROMPT)
+        self.type(f"{text}\r")
 
     def expect(self, text: str) -> str:
         """Wait until the text is shown; what was shown up to its end is not looked at again."""
@@ -59,7 +65,7 @@ class Terminal:
             return False
         if b"\x1b[6n" in data:  # where is the cursor?
             os.write(self._descriptor, b"\x1b[1;1R")
-        self._shown += _ESCAPES.sub("", data.decode(errors="replace")).replace("\r", "")
+        self._shown += _ESCAPES.sub("", data.decode(errors="replace").replace(_PROMPT_STARTS, PROMPT)).replace("\r", "")
         return bool(data)
 
 
@@ -95,24 +101,23 @@ def test_a_conversation(gateway: RunningGateway, skynet: Skynet, session: str) -
     skynet("agent", "-m", "say=from before", "--session", session)
     with chatting(gateway, "--session", session) as terminal:
         assert "from before" in terminal.expect(f"conversation {session}. /help lists what you can do.")
-        terminal.expect(PROMPT)
-        terminal.type("tokens=4\r")
+        terminal.answer("tokens=4")
         terminal.expect("w0 w1 w2 w3\n")
-        terminal.type("/status\r")
+        terminal.answer("/status")
         status = terminal.expect("tokens ")
         assert f"agent:main:{session}" in status
         assert "mock/mock-1" in status
-        terminal.type("/model\r")
+        terminal.answer("/model")
         terminal.expect("mock/mock-2")
-        terminal.type("/model mock/mock-2\r")
+        terminal.answer("/model mock/mock-2")
         terminal.expect("model: mock/mock-2")
-        terminal.type("fail=400\r")
+        terminal.answer("fail=400")
         terminal.expect("error: ")
-        terminal.type("/new\r")
+        terminal.answer("/new")
         terminal.expect("a new conversation")
-        terminal.type("/help\r")
+        terminal.answer("/help")
         terminal.expect("Anything else is said to the assistant.")
-        terminal.type("/quit\r")
+        terminal.answer("/quit")
         assert terminal.end() == Exit.OK
     assert "from before" not in skynet("sessions", "show", session).out
 
