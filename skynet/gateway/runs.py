@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -280,11 +281,17 @@ class Runs:
         try:
             begun = await asyncio.shield(accepting)
         except asyncio.CancelledError:
-            # Who goes away now must not leave a message that is stored and never run.
-            accepting.add_done_callback(lambda task: self._enqueue(inbound, task.result()))
+            # Who goes away now must not leave a message that is stored and has no end.
+            accepting.add_done_callback(partial(self._abandon, inbound))
             raise
         # In the same step as the return: so the acknowledgement leaves before the run's first event.
         return self._enqueue(inbound, begun)
+
+    def _abandon(self, inbound: Inbound, accepting: "asyncio.Task[TurnBegun | TurnRepeated]") -> None:
+        if not accepting.cancelled() and accepting.exception() is None:
+            run = self._enqueue(inbound, accepting.result())
+            if isinstance(run, Run):
+                run.abort("disconnect")
 
     async def _store_inbound(self, inbound: Inbound) -> TurnBegun | TurnRepeated:
         accepted_at_ms = self._clock()
@@ -391,12 +398,11 @@ class Runs:
         )
         run.started_at_ms = self._clock()
         log.info("run started: %s in %s", run.inbound.kind, run.key)
-        result = self._result(run, await self._finished(run, events))
+        result = await self._answer(run, events)
         try:
             await self._store(run, result)
         except Exception as exc:
-            log.exception("the end of the run could not be stored")
-            result = self._result(run, self._failed(run, exc))
+            result = self._failed(run, exc)
         if run.inbound.reply is not None and result.status == "ok":
             events.answered(assistant_message(text_of(result.message), result.message.timestamp))
         else:
@@ -405,34 +411,34 @@ class Runs:
         run.end(result)
         log.info("run ended: %s after %d ms", result.status, result.ended_at_ms - result.started_at_ms)
 
-    async def _finished(self, run: Run, events: RunEvents) -> Finished:
+    async def _answer(self, run: Run, events: RunEvents) -> RunResult:
         """The answer, complete or as far as it came."""
         try:
             if run.inbound.reply is not None:
-                return Finished(gateway_message(await run.inbound.reply(), run.started_at_ms))
+                return self._result(run, gateway_message(await run.inbound.reply(), run.started_at_ms))
             if not run.stop_reason:
                 events.started(run.started_at_ms)
                 if (finished := await self._ask(run, events)) is not None:
-                    return finished
+                    return self._result(run, finished.message, finished.error)
         except Exception as exc:
-            log.exception("the run failed")
             return self._failed(run, exc)
-        return Finished(run.draft.message("aborted", error_message=_STOPPED.get(run.stop_reason)))
+        return self._result(run, run.draft.message("aborted", error_message=_STOPPED.get(run.stop_reason)))
 
-    def _failed(self, run: Run, error: Exception) -> Finished:
-        """An end for a failure of our own; its words are those a request would get."""
-        return Finished(run.draft.message("error", error_message=error_shape(error, run.inbound.caller).message))
+    def _failed(self, run: Run, error: Exception) -> RunResult:
+        """An end for a failure of our own, in the words that a request would get."""
+        words = error_shape(error, run.inbound.caller).message
+        return self._result(run, run.draft.message("error", error_message=words), error)
 
-    def _result(self, run: Run, finished: Finished) -> RunResult:
+    def _result(self, run: Run, message: AssistantMessage, error: Exception | None = None) -> RunResult:
         return RunResult(
             run_id=run.run_id,
-            status=_status(run, finished.message),
-            message=finished.message,
+            status=_status(run, message),
+            message=message,
             session_id=run.session.session_id,
             started_at_ms=run.started_at_ms,
             ended_at_ms=self._clock(),
             stop_reason=run.stop_reason,
-            exception=finished.error,
+            exception=error,
         )
 
     async def _ask(self, run: Run, events: RunEvents) -> Finished | None:
