@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skynet.config import (
@@ -30,6 +30,8 @@ from skynet.config import (
 from skynet.config.environment import EnvTarget, env_target
 from skynet.config.toml_lines import toml_lines
 from skynet_memory.secrets import Secret
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 
 
 @pytest.fixture
@@ -716,6 +718,7 @@ class TestTomlLines:
         assert lines["table", "in", "last"] == 26
         assert ("x",) not in lines
 
+    @patient
     @given(st.data())
     def test_every_path_of_any_document_is_found(self, data: st.DataObject) -> None:
         document = data.draw(_documents)
@@ -725,6 +728,7 @@ class TestTomlLines:
         assert set(lines) == set(_paths(parsed))
         assert all(1 <= line <= text.count("\n") + 1 for line in lines.values())
 
+    @patient
     @given(st.text(alphabet="a.=[]{}\"'\\\n #,1", max_size=60))
     def test_whatever_tomllib_reads_is_located(self, text: str) -> None:
         try:
@@ -794,6 +798,7 @@ _wild = st.recursive(
 )
 
 
+@patient
 @given(st.dictionaries(st.sampled_from(["gateway.port", "gateway.auth", "providers.lab", "pools.x", "models"]), _wild))
 def test_any_value_is_taken_or_refused_with_a_reason(overrides: dict[str, object]) -> None:
     """*Any values are a configuration or a list of problems.*"""
@@ -806,6 +811,7 @@ def test_any_value_is_taken_or_refused_with_a_reason(overrides: dict[str, object
         assert msgspec.json.encode(config_to_public(config))
 
 
+@patient
 @given(st.dictionaries(st.from_regex(r"SKYNET_[A-Z_]{0,30}", fullmatch=True), st.text(max_size=10), max_size=4))
 def test_any_environment_is_taken_or_refused_with_a_reason(env: dict[str, str]) -> None:
     try:

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 from cyclopts import CycloptsError
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skynet.cli import RunOptions, plain_run_options
 from skynet.cli.app import build_app
 from skynet.cli.run import run, run_options
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 
 
 def slow_run_options(arguments: Sequence[str]) -> RunOptions | None:
@@ -70,6 +72,7 @@ WORDS = [
 ]
 
 
+@patient
 @given(st.lists(st.sampled_from(WORDS), max_size=5))
 def test_both_agree(arguments: list[str]) -> None:
     quick = plain_run_options(arguments)
