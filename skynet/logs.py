@@ -29,7 +29,8 @@ CONTEXT_FIELDS = ("conn_id", "user_id", "run_id")
 _LEVEL_IDS = {"DEBUG": 2, "INFO": 3, "WARN": 4, "ERROR": 5, "FATAL": 6}
 _LEVEL_NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
-_QUIET = {"uvicorn.access": logging.WARNING, "asyncio": logging.WARNING, "websockets": logging.INFO}
+_QUIET = {"uvicorn": logging.WARNING, "asyncio": logging.WARNING, "websockets": logging.WARNING}
+"""Libraries that say at INFO what the gateway says itself, or what nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)

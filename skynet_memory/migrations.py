@@ -53,7 +53,9 @@ async def migrate(db: Database, components: Sequence[Component]) -> int:
             await tx.execute(
                 "INSERT INTO migrations VALUES (?, ?, ?, ?)", (component, number, _name(migration), now_ms())
             )
-        log.info("migrated %s to schema %d (%s)", component, number, _name(migration))
+        log.debug("migrated %s to schema %d (%s)", component, number, _name(migration))
+    schema = ", ".join(f"{component.name} {len(component.migrations)}" for component in components)
+    log.info("%s %s: schema %s", "upgraded" if recorded else "created", db.path, schema)
     return len(pending)
 
 

@@ -1,6 +1,8 @@
 """Listening: uvicorn with the gateway's socket class in place of its WebSocket protocol."""
 
 import asyncio
+import errno
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -17,7 +19,7 @@ GRACE_S = 10
 BACKLOG = 2048
 
 
-class CannotListen(OSError):  # noqa: N818
+class CannotListen(Exception):  # noqa: N818
     """The address is taken or not this machine's."""
 
 
@@ -31,8 +33,13 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG, reuse_port=False)
     except OSError as exc:
-        reason = exc.strerror or str(exc)
-        raise CannotListen(exc.errno, f"cannot listen on {host}:{port}: {reason}") from exc
+        raise CannotListen(f"cannot listen on {host}:{port}: {_reason(exc)}") from exc
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use; stop what uses it, or choose another with --port"
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
 class GatewayServer(uvicorn.Server):

@@ -17,6 +17,12 @@ from skynet_memory.previews import role_and_text, shorten
             ("assistant", "b"),
         ),
         ({"role": "toolResult", "toolCallId": "1", "content": []}, ("toolResult", "")),
+        ({"role": "user", "content": "[Sat 2026-11-21 01:20 UTC] hello"}, ("user", "hello")),
+        ({"role": "user", "content": "[Sat] hello"}, ("user", "[Sat] hello")),
+        (
+            {"role": "assistant", "content": "[Sat 2026-11-21 01:20 UTC] x"},
+            ("assistant", "[Sat 2026-11-21 01:20 UTC] x"),
+        ),
         ({"role": 1, "content": "x"}, ("", "")),
         ([], ("", "")),
     ],
