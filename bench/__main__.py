@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from bench import report
+from bench import report, usage
 from bench.peers import PEERS, ROOT, SKYNET
 from bench.process import Child, StartError
 from bench.rows import ROWS
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{time.monotonic() - started:6.1f} s  {line}", file=sys.stderr, flush=True)
 
     contenders = (SKYNET,) if arguments.peer is None else (SKYNET, PEERS[arguments.peer])
-    measured_on = report.machine() | {"seconds": arguments.seconds, "repeat": arguments.repeat}
+    others_cpu_s = usage.others_cpu_s()
     with tempfile.TemporaryDirectory(prefix="skynet-bench-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         command = (sys.executable, "-m", "tests.support.model_server", "--port", "0")
@@ -69,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         except KeyboardInterrupt:
             return 130
+    measured_on = report.machine() | {
+        "seconds": arguments.seconds,
+        "repeat": arguments.repeat,
+        "others_busy": (usage.others_cpu_s() - others_cpu_s) / (time.monotonic() - started),
+    }
     rows = [row for row in ROWS if row.stage in arguments.stages]
     names = [peer.name for peer in contenders]
     result = report.report(rows, bench.found, names, measured_on)

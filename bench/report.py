@@ -9,8 +9,8 @@ from typing import Any
 from bench.rows import Row
 from bench.stages import Measured
 
-BUSY = 0.5
-"""A load average from which on figures are doubtful."""
+BUSY = 0.1
+"""Processors in use by others from which on figures are doubtful."""
 
 Found = Mapping[str, Mapping[str, Measured]]
 
@@ -32,13 +32,11 @@ def table(rows: Sequence[Row], found: Found, names: Sequence[str]) -> str:
     ours, *peers = names
     lines = [["", ours, "budget", "", *(cell for peer in peers for cell in (peer, "better by"))]]
     for row in rows:
-        value = value_of(found.get(row.id, {}).get(ours))
         verdict = "pass" if passed(row, found, ours) else "MISS"
-        line = [row.what, "failed" if value is None else row.text(value), row.budget_text, verdict]
+        line = [row.what, _cell(row, found, ours), row.budget_text, verdict]
         for peer in peers:
-            other = value_of(found.get(row.id, {}).get(peer))
-            line.append("-" if other is None else row.text(other))
-            line.append("-" if other is None or value is None else f"× {row.times_better(value, other):.1f}")
+            times = _times_better(row, found, ours, peer)
+            line += [_cell(row, found, peer), "-" if times is None else f"× {times:.1f}"]
         lines.append(line)
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join(
@@ -50,14 +48,22 @@ def table(rows: Sequence[Row], found: Found, names: Sequence[str]) -> str:
     )
 
 
+def _cell(row: Row, found: Found, name: str) -> str:
+    measured = found.get(row.id, {}).get(name)
+    value = value_of(measured)
+    if value is not None:
+        return row.text(value)
+    return "failed" if measured is not None and measured.failure else "-"
+
+
 def footer(measured_on: Mapping[str, Any]) -> str:
-    """Return the line under the table: what it was measured on, and a warning if the machine was busy before."""
-    load = measured_on["load_average"]
+    """Return the line under the table: what it was measured on, and a warning if others worked there too."""
     line = (
         f"{measured_on['processors']} processors, Python {measured_on['python']}, medians of {measured_on['repeat']}"
         f" samples, rates over {measured_on['seconds']:g} s"
     )
-    return line if load < BUSY else f"{line}; the machine was busy before: load average {load:.1f}"
+    others = measured_on["others_busy"]
+    return line if others < BUSY else f"{line}; doubtful: others used {others:.2f} processors meanwhile"
 
 
 def failures(found: Found) -> list[str]:
@@ -74,7 +80,6 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "processors": os.cpu_count(),
         "python": platform.python_version(),
-        "load_average": os.getloadavg()[0],
     }
 
 
@@ -111,5 +116,6 @@ def _measured(row: Row, found: Found, name: str) -> dict[str, Any]:
 
 
 def _times_better(row: Row, found: Found, ours: str, peer: str) -> float | None:
+    """None where one of them has no value, and for shares, which are comparisons already."""
     value, other = value_of(found.get(row.id, {}).get(ours)), value_of(found.get(row.id, {}).get(peer))
-    return None if value is None or other is None else row.times_better(value, other)
+    return None if value is None or not other or not row.unit else row.times_better(value, other)

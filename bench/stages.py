@@ -197,26 +197,30 @@ def rpc(bench: Bench) -> None:
                     targets[peer.name, sessions] = gateway.target
         for call in CALLS:
             for number, peer in bench.pairs(bench.repeat):
-                try:
-                    _rates(bench, call, peer, targets, peer.warm_up_s if number == 0 else 0.5)
-                except PROBLEMS as exc:
-                    bench.fail((call.row, call.stored_row), peer, exc)
+                _rates(bench, call, peer, targets, peer.warm_up_s if number == 0 else 0.5)
 
 
 def _rates(bench: Bench, call: Call, peer: Peer, targets: Mapping[tuple[str, int], Target], warm_up_s: float) -> None:
     """One sample of both rows of ``call``, taken one right after the other."""
-    rates: dict[int, float] = {}
-    for sessions in dict.fromkeys((FEW_SESSIONS, call.like, STORED_SESSIONS)):
+    like_per_s = 0.0
+    for sessions in sorted({FEW_SESSIONS, call.like, STORED_SESSIONS}):
+        row = call.row if sessions == FEW_SESSIONS else call.stored_row
         target = targets.get((peer.name, sessions))
-        if target is None:
+        if target is None or bench.measured(row, peer).failure:
             continue
-        rate, details = rate_of(call.job(target, sessions, bench.seconds, warm_up_s))
-        rates[sessions] = rate.per_s
+        try:
+            rate, details = rate_of(call.job(target, sessions, bench.seconds, warm_up_s))
+        except PROBLEMS as exc:
+            bench.fail((row,), peer, exc)
+            continue
+        usage.settled_rss_bytes(target.pid)  # what it still answers must not slow the next one down
         if sessions == FEW_SESSIONS:
-            bench.add(call.row, peer, rate.per_s, details)
-        elif sessions == STORED_SESSIONS and call.like in rates:
-            share = rate.per_s / rates[call.like]
-            bench.add(call.stored_row, peer, share, {"per_s": rate.per_s, "like_per_s": rates[call.like], **details})
+            bench.add(row, peer, rate.per_s, details)
+        if sessions == call.like:
+            like_per_s = rate.per_s
+        if sessions == STORED_SESSIONS and like_per_s:
+            own = {"per_s": rate.per_s, "like_per_s": like_per_s}
+            bench.add(row, peer, rate.per_s / like_per_s, details | own)
 
 
 def turns(bench: Bench) -> None:

@@ -25,6 +25,13 @@ def own_cpu_s() -> float:
     return times.user + times.system
 
 
+def others_cpu_s() -> float:
+    """Return processor time so far of the whole machine, without this process and the children it has waited for."""
+    machine, own = psutil.cpu_times(), os.times()
+    busy: float = sum(machine) - machine.idle - machine.iowait - machine.guest - machine.guest_nice
+    return busy - (own.user + own.system + own.children_user + own.children_system)
+
+
 def rss_bytes(pid: int) -> int:
     """Return the resident memory of ``pid`` and its children together."""
     process = psutil.Process(pid)
