@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +23,11 @@ Key = tuple[str, tuple[str, ...]]
 def _reads(item: pytest.Item) -> Key | None:
     marker = item.get_closest_marker("reads")
     return marker and (marker.kwargs.get("client", "owner"), tuple(marker.args))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Ask for the outcomes of the commands that run by themselves last."""
+    items.sort(key=lambda item: _reads(item) is not None)
 
 
 @pytest.fixture(scope="session")
@@ -60,38 +64,31 @@ def gateway(models: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def clients(openclaw_installed: None, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Clients:
     """``owner`` has the token, ``stranger`` a wrong one, ``nobody`` none; each is a device of its own."""
-
-    def client(name: str, token: str | None) -> OpenClaw:
-        return OpenClaw(tmp_path_factory.mktemp(name), gateway.url, token)
-
-    return {
-        "owner": client("owner", gateway.token),
-        "stranger": client("stranger", "wrong"),
-        "nobody": client("nobody", None),
-    }
+    tokens = {"owner": gateway.token, "stranger": "wrong", "nobody": None}
+    return {name: OpenClaw(tmp_path_factory.mktemp(name), gateway.url, token) for name, token in tokens.items()}
 
 
 @pytest.fixture(scope="session")
-def owner(clients: Clients) -> OpenClaw:
-    """The client that has the gateway's token."""
-    return clients["owner"]
-
-
-@pytest.fixture(scope="session")
-def first_run(owner: OpenClaw) -> Outcome:
+def first_run(clients: Clients) -> Outcome:
     """The first thing ever said to the gateway, in its main session."""
-    return owner.run("agent", "--agent", "main", "--message", "tokens=5", "--json")
+    return clients["owner"].run("agent", "--agent", "main", "--message", "tokens=5", "--json")
 
 
 @pytest.fixture(scope="session")
 def outcomes(
     request: pytest.FixtureRequest, clients: Clients, first_run: Outcome
 ) -> Iterator[Mapping[Key, Future[Outcome]]]:
-    """The commands of all chosen tests marked ``reads``, running side by side once the main session has been used."""
+    """The commands of all chosen tests marked ``reads``, on their way as soon as the main session has been used."""
     keys = dict.fromkeys(key for item in request.session.items if (key := _reads(item)))
     with ThreadPoolExecutor(COMMANDS_AT_A_TIME, "openclaw") as pool:
         yield {(name, command): pool.submit(clients[name].run, *command) for name, command in keys}
         pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="session")
+def owner(clients: Clients, outcomes: Mapping[Key, Future[Outcome]]) -> OpenClaw:
+    """The client that has the gateway's token. What it is asked here happens beside the commands of ``outcomes``."""
+    return clients["owner"]
 
 
 @pytest.fixture
@@ -100,9 +97,3 @@ def outcome(request: pytest.FixtureRequest, outcomes: Mapping[Key, Future[Outcom
     key = _reads(request.node)
     assert key is not None, "the test needs a mark: pytest.mark.reads"
     return outcomes[key].result()
-
-
-@pytest.fixture
-def short_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for a socket file, whose path may have about 100 characters."""
-    return tmp_path_factory.mktemp("s")

@@ -1,8 +1,8 @@
 """Install the real OpenClaw client and the Node it needs, with npm, under this directory.
 
-``python -m interop.install`` exits 0 when the client is there, or when there is no npm at all outside CI (the tests that
-need the client then skip and say so). It exits 1 when npm is there and the installation fails, and always in CI when the
-client is not there.
+``python -m interop.install`` exits 0 when the client is there, or when there is no npm at all outside CI: the tests
+that need the client then skip and say so. It exits 1 when npm is there and the installation fails, and in CI whenever
+there is no client in the end.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 from interop.openclaw import OpenClaw
 from interop.processes import until
 
-WIDTH, HEIGHT = 120, 50
+WIDTH, HEIGHT = 120, 100
 SCREEN_TIMEOUT_S = 30.0
 TARGET = "tui"
 
@@ -88,7 +88,7 @@ class Terminal:
 
 @contextmanager
 def running_tui(client: OpenClaw, directory: Path, *options: str) -> Iterator[Terminal]:
-    """``openclaw tui`` in a pane of 120 x 50 while the block lasts."""
+    """``openclaw tui`` in a pane of its own while the block lasts."""
     terminal = Terminal(directory / "tmux")
     settings = [f"{name}={value}" for name, value in client.env().items()]
     # fmt: off
