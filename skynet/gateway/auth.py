@@ -1,7 +1,10 @@
 """Who is calling: every way in ends in one :class:`Caller` (DESIGN 5, OPENCLAW-V3 2.3, 3, 5)."""
 
 import asyncio
+import hashlib
+import hmac
 import logging
+import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +14,14 @@ from msgspec import UNSET, UnsetType
 
 from skynet.config import GatewayConfig
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.peer import PeerInfo, is_loopback, origin_allowed
-from skynet_memory.ids import ConnId, DeviceId, new_id, now_ms
+from skynet.gateway.peer import PeerInfo, is_loopback, networks, origin_allowed
+from skynet_memory.ids import ConnId, DeviceId, Role, new_id, now_ms
 from skynet_memory.secrets import Secret
 from skynet_protocol.connect import ClientInfo, ConnectParams, HelloAuth, client_kind, is_control_ui, is_webchat
 from skynet_protocol.device import VerifiedDevice, verify_device
 from skynet_protocol.errors import OfferedCredential, Refusal
 from skynet_protocol.events import DevicePairRequestedEvent, DevicePairResolvedEvent
-from skynet_protocol.scopes import ALL_OPERATOR_SCOPES, greatest_scopes, limit_scopes
+from skynet_protocol.scopes import ALL_OPERATOR_SCOPES, covers, greatest_scopes, limit_scopes
 from skynet_users.caller import Caller
 from skynet_users.credentials import PERSONAL_TOKEN_PREFIX, CredentialStore
 from skynet_users.devices import ConnectingDevice, DeviceStore, PairingRequired, PendingPairing
@@ -43,7 +46,8 @@ class AuthFailed(Exception):  # noqa: N818
 class AttemptLimiter:
     """Counts failed attempts by address and kind and locks an address out (OPENCLAW-V3 3.3).
 
-    Loopback is exempt unless a browser is asking: a page must not be able to guess the token of this machine's gateway.
+    Loopback is exempt unless a browser is asking, because a page must not be able to guess the token of this machine's
+    gateway, or a proxy, which may speak for anybody.
     Bounded: the addresses seen least recently are forgotten beyond :data:`MAX_TRACKED_ADDRESSES`.
     """
 
@@ -94,7 +98,7 @@ class AttemptLimiter:
 
 
 def _bucket(peer: PeerInfo, kind: str) -> tuple[str, str] | None:
-    if not is_loopback(peer.address):
+    if not is_loopback(peer.address) or peer.forwarded:
         return (peer.address, kind)
     return ("loopback browsers", kind) if peer.origin is not None else None
 
@@ -103,16 +107,29 @@ class PasswordCheck:
     """The gateway password, compared by argon2id so that guessing it is slow.
 
     The configured value is the password or an argon2id hash of it (``$argon2id$…``); a plain one is hashed at its first
-    use. argon2 is imported then, not at start.
+    use. argon2 is imported then, not at start. A password that was right once is recognised at once, by a keyed digest
+    that this process alone can make.
     """
 
     def __init__(self, password: Secret) -> None:
         self._password = password
         self._hash = ""
+        self._key = secrets.token_bytes(32)
+        self._right = b""
+
+    def known(self, offered: str) -> bool:
+        """Whether ``offered`` was right before; at once, and in constant time."""
+        return bool(self._right) and hmac.compare_digest(self._digest(offered), self._right)
 
     async def matches(self, offered: str) -> bool:
-        """Whether ``offered`` is the password. Takes some 50 ms, in a thread."""
-        return await asyncio.to_thread(self._matches, offered)
+        """Whether ``offered`` is the password. Takes some 50 ms and 64 MiB, in a thread."""
+        right = await asyncio.to_thread(self._matches, offered)
+        if right:
+            self._right = self._digest(offered)
+        return right
+
+    def _digest(self, offered: str) -> bytes:
+        return hashlib.blake2b(offered.encode("utf-8", "surrogatepass"), key=self._key).digest()
 
     def _matches(self, offered: str) -> bool:
         from argon2 import PasswordHasher
@@ -123,7 +140,7 @@ class PasswordCheck:
             configured = self._password.reveal()
             self._hash = configured if configured.startswith("$argon2") else hasher.hash(configured)
         try:
-            return hasher.verify(self._hash, offered)
+            return hasher.verify(self._hash, offered.encode("utf-8", "surrogatepass"))
         except (VerificationError, InvalidHashError):
             return False
 
@@ -159,10 +176,16 @@ class Authenticator:
         self._broadcaster = broadcaster
         self._clock = clock
         self._password = PasswordCheck(config.auth.password)
+        self._password_turn = asyncio.Lock()
+        self._proxies = networks(config.trusted_proxies)
         limits = config.limits
         self._limiter = AttemptLimiter(
             attempts=limits.auth_attempts, window_s=limits.auth_window_s, lockout_s=limits.auth_lockout_s
         )
+
+    def resolve(self, peer: PeerInfo) -> PeerInfo:
+        """The peer with the address of the client behind trusted proxies. Idempotent."""
+        return peer.behind(self._proxies)
 
     async def bearer(self, token: str | None, peer: PeerInfo) -> Caller:
         """The caller of an HTTP request, by its bearer token: the gateway token, the password or a personal token.
@@ -172,6 +195,7 @@ class Authenticator:
         Raises:
             AuthFailed: no token, a wrong one, or too many wrong ones before.
         """
+        peer = self.resolve(peer)
         user = await self._secret_user(token=token or "", password=token or "", peer=peer)
         return Caller(
             user_id=user.id,
@@ -208,7 +232,7 @@ class Authenticator:
         outcome = await self._devices.admit(user.id, _connecting(params, peer, device, scopes), now_ms=self._clock())
         if isinstance(outcome, PairingRequired):
             if outcome.created:
-                self._broadcaster.publish("device.pair.requested", pending_event(outcome.request), owner=user.id)
+                self._announce("device.pair.requested", pending_event(outcome.request), user)
             raise Refusal.pairing_required(outcome.request.request_id, outcome.reason)
         if outcome.approved_request_id is not None:
             self._announce_approval(user, device_id, outcome.approved_request_id)
@@ -244,12 +268,21 @@ class Authenticator:
         if self._auth.mode == "token":
             right = self._auth.token.equals(offered)
         else:
-            right = await self._password.matches(offered)
+            right = self._password.known(offered) or await self._guess(offered, peer)
         if not right:
             self._limiter.failed(peer, SHARED_SECRET)
             raise AuthFailed(f"{self._auth.mode}_mismatch")
         self._limiter.succeeded(peer, SHARED_SECRET)
         return self._owner
+
+    async def _guess(self, password: str, peer: PeerInfo) -> bool:
+        """Check a password that is not known to be right.
+
+        One at a time, so that a crowd of guesses neither outruns the limiter nor fills the memory.
+        """
+        async with self._password_turn:
+            self._limiter.check(peer, SHARED_SECRET)
+            return await self._password.matches(password)
 
     async def _device_token_user(
         self, params: ConnectParams, peer: PeerInfo, device_id: DeviceId, failure: AuthFailed
@@ -262,11 +295,10 @@ class Authenticator:
             self._limiter.check(peer, DEVICE_TOKEN)
         except AuthFailed as exc:
             raise self._refusal(params, exc) from exc
-        verified = await self._devices.verify_token(
-            device_id, params.role, offered, frozenset(params.scopes), now_ms=self._clock()
-        )
+        # Scopes are compared when it is known whose token it is: what that person's role cuts off is not asked for.
+        verified = await self._devices.verify_token(device_id, params.role, offered, frozenset(), now_ms=self._clock())
         user = None if verified is None else await self._users.by_id(verified.owner)
-        if user is None:
+        if verified is None or user is None or not covers(verified.scopes, self._granted(params, user)):
             self._limiter.failed(peer, DEVICE_TOKEN)
             raise self._refusal(params, AuthFailed("device_token_mismatch") if params.auth.device_token else failure)
         self._limiter.succeeded(peer, DEVICE_TOKEN)
@@ -335,11 +367,16 @@ class Authenticator:
 
     def _announce_approval(self, user: User, device_id: DeviceId, request_id: str) -> None:
         log.info("paired device %s silently: it is on this machine", device_id, extra={"user_id": user.id})
-        self._broadcaster.publish(
-            "device.pair.resolved",
-            DevicePairResolvedEvent(request_id=request_id, device_id=device_id, decision="approved", ts=self._clock()),
-            owner=user.id,
+        approved = DevicePairResolvedEvent(
+            request_id=request_id, device_id=device_id, decision="approved", ts=self._clock()
         )
+        self._announce("device.pair.resolved", approved, user)
+
+    def _announce(self, event: str, payload: object, user: User) -> None:
+        """Tell the device's person, and the admins, who may let it in."""
+        admins = {peer.caller.user_id for peer in self._broadcaster.all() if peer.caller.role is Role.ADMIN}
+        for listener in {user.id} | admins:
+            self._broadcaster.publish(event, payload, owner=listener)
 
 
 def _connecting(

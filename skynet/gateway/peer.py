@@ -2,10 +2,38 @@
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
 from urllib.parse import urlsplit
 
 _FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+
+
+Networks: TypeAlias = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+
+
+def networks(entries: Iterable[str]) -> Networks:
+    """Addresses and networks as the configuration has them (``10.0.0.5``, ``10.0.0.0/8``)."""
+    return tuple(ipaddress.ip_network(entry, strict=False) for entry in entries)
+
+
+def _within(address: str, proxies: Networks) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return any(parsed in network for network in proxies)
+
+
+def _address(hop: str) -> str:
+    """The address of one entry of ``X-Forwarded-For``, which may carry a port; "" if it is none."""
+    try:
+        host = urlsplit("//" + hop.strip()).hostname or "" if "." in hop or "[" in hop else hop.strip()
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return ""
 
 
 def is_loopback(host: str) -> bool:
@@ -40,6 +68,18 @@ class PeerInfo:
     address: str
     port: int
     headers: Mapping[str, str]
+
+    def behind(self, proxies: Networks) -> Self:
+        """This peer, with the address of the client for whom trusted proxies speak.
+
+        ``X-Forwarded-For`` is read from its end, where the proxies wrote; what comes before the first address that is
+        not a trusted proxy's may be invented.
+        """
+        address = self.address
+        hops = [hop for hop in self.headers.get("x-forwarded-for", "").split(",") if hop.strip()]
+        while hops and _within(address, proxies) and (hop := _address(hops.pop())):
+            address = hop
+        return self if address == self.address else replace(self, address=address)
 
     @property
     def origin(self) -> str | None:

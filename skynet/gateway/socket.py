@@ -174,7 +174,7 @@ class GatewaySocket(asyncio.Protocol):
             return
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
         peer = PeerInfo(address=str(host), port=int(port), headers=joined_headers(request.headers.raw_items()))
-        self._connection = Connection(self, peer, self._gateway)
+        self._connection = Connection(self, self._gateway.authenticator.resolve(peer), self._gateway)
         self._connection.opened()
 
     def _handle_frame(self, frame: Frame) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from skynet.gateway.peer import PeerInfo, is_loopback, joined_headers, origin_allowed
+from skynet.gateway.peer import PeerInfo, is_loopback, joined_headers, networks, origin_allowed
 
 
 def peer(address: str = "127.0.0.1", **headers: str) -> PeerInfo:
@@ -74,3 +74,30 @@ def test_a_missing_origin_fails() -> None:
 def test_headers_that_come_twice_are_joined() -> None:
     headers = joined_headers([("Origin", "http://localhost"), ("origin", "http://evil.example"), ("Host", "a")])
     assert headers == {"origin": "http://localhost, http://evil.example", "host": "a"}
+
+
+@pytest.mark.parametrize(
+    ("address", "forwarded", "expected"),
+    [
+        ("127.0.0.1", "192.0.2.7", "192.0.2.7"),
+        ("127.0.0.1", "203.0.113.1, 192.0.2.7", "192.0.2.7"),
+        ("127.0.0.1", "203.0.113.1, 192.0.2.7, 10.9.9.9", "192.0.2.7"),
+        ("::ffff:127.0.0.1", "192.0.2.7", "192.0.2.7"),
+        ("127.0.0.1", "192.0.2.7:4711", "192.0.2.7"),
+        ("127.0.0.1", "2001:db8::7", "2001:db8::7"),
+        ("127.0.0.1", "[2001:db8::7]:4711", "2001:db8::7"),
+        ("127.0.0.1", " , 192.0.2.7 ,", "192.0.2.7"),
+        ("127.0.0.1", "10.0.0.1, 10.0.0.2", "10.0.0.1"),
+        ("127.0.0.1", "192.0.2.7, unknown", "127.0.0.1"),
+        ("127.0.0.1", "[::1", "127.0.0.1"),
+        ("127.0.0.1", "", "127.0.0.1"),
+        ("192.0.2.1", "127.0.0.1", "192.0.2.1"),
+        ("", "127.0.0.1", ""),
+    ],
+)
+def test_only_trusted_proxies_are_believed(address: str, forwarded: str, expected: str) -> None:
+    proxies = networks(["127.0.0.1", "10.0.0.0/8"])
+    resolved = peer(address, x_forwarded_for=forwarded).behind(proxies)
+    assert resolved.address == expected
+    assert resolved.behind(proxies) == resolved
+    assert not resolved.local
