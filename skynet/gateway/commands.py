@@ -5,25 +5,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from skynet.gateway.keys import render_key
+from skynet.gateway.session_levels import normalise
 from skynet.version import VERSION
 from skynet_agent.errors import UnknownModel
 from skynet_agent.router import Router
 from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.sessions import Session, SessionChanges, SessionStore
+from skynet_protocol.errors import RequestError
 from skynet_users.caller import Caller
 
 GREETING = "A new conversation begins. Greet me in one or two sentences and ask what I would like to do."
 """What the model is told when a bare ``/new`` or ``/reset`` starts a session."""
 
-LEVELS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "/think": ("thinkingLevel", ("off", "minimal", "low", "medium", "high", "xhigh")),
-    "/verbose": ("verboseLevel", ("off", "on", "full")),
-    "/reasoning": ("reasoningLevel", ("off", "on", "stream")),
-    "/elevated": ("elevatedLevel", ("off", "on", "ask", "full")),
-    "/usage": ("responseUsage", ("off", "tokens", "full")),
+SETTINGS: Mapping[str, str] = {
+    "/think": "thinkingLevel",
+    "/verbose": "verboseLevel",
+    "/reasoning": "reasoningLevel",
+    "/elevated": "elevatedLevel",
+    "/usage": "responseUsage",
 }
-"""Commands that set a level of the session: the setting's name and its values."""
+"""Commands that set a level of the session, and the setting's name."""
 
 HELP = """Commands:
 /help - this text
@@ -87,11 +89,7 @@ class Commands:
         lines = [f"Skynet {VERSION}", f"Session: {render_key(key)}", f"Model: {self._model_of(session)}"]
         if session is not None:
             lines.append(f"Tokens: {session.input_tokens} in, {session.output_tokens} out")
-            lines += [
-                f"{setting}: {session.settings[setting]}"
-                for setting, _ in LEVELS.values()
-                if setting in session.settings
-            ]
+            lines += [f"{name}: {session.settings[name]}" for name in SETTINGS.values() if name in session.settings]
         return "\n".join(lines)
 
     async def _whoami(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
@@ -113,15 +111,16 @@ class Commands:
         return "Models:\n" + "\n".join(models) if models else "No model is configured."
 
     async def _level(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
-        setting, values = LEVELS[command.name]
-        level = command.argument.lower()
-        if not level:
+        setting = SETTINGS[command.name]
+        if not command.argument:
             session = await self._sessions.get(caller.user_id, key)
             return f"{setting}: {session.settings.get(setting, 'default') if session else 'default'}"
-        if level not in values:
-            return f"{setting} is one of {', '.join(values)}; got {level[:40]!r}"
+        try:
+            level = normalise(setting, command.argument)
+        except RequestError as exc:
+            return str(exc)
         await self._sessions.patch(caller.user_id, key, SessionChanges(settings={setting: level}))
-        return f"{setting}: {level}"
+        return f"{setting}: {level or 'off'}"
 
     def _model_of(self, session: Session | None) -> str:
         try:
@@ -138,7 +137,7 @@ _HANDLERS: Mapping[str, Callable[[Commands, Caller, SessionKey, Parsed], Awaitab
     "/whoami": Commands._whoami,
     "/model": Commands._model,
     "/models": Commands._models,
-    **dict.fromkeys(LEVELS, Commands._level),
+    **dict.fromkeys(SETTINGS, Commands._level),
 }
 RESTARTS = ("/new", "/reset")
 """Commands that begin a new conversation; what follows is its first message."""

@@ -10,7 +10,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -482,7 +482,7 @@ class Runs:
             model=model,
             system=system,
             messages=within_window(conversation, system=system, window_tokens=self._window(model)),
-            options=inbound.options,
+            options=self._options(run, model),
             purpose=inbound.kind,
         )
 
@@ -526,6 +526,20 @@ class Runs:
                 context_tokens=self._window(f"{message.provider}/{message.model}") if message.provider else None,
                 now_ms=result.ended_at_ms,
             )
+
+    def _options(self, run: Run, model: str) -> ModelOptions:
+        """The request's options; a model that thinks is told how much, by the message or by the session."""
+        options = run.inbound.options
+        level = run.inbound.thinking or run.session.settings.get("thinkingLevel")
+        if options.reasoning_effort is None and level and level != "off" and self._thinks(model):
+            return replace(options, reasoning_effort=str(level))
+        return options
+
+    def _thinks(self, model: str) -> bool:
+        try:
+            return self._router.resolve(model).info.reasoning
+        except UnknownModel:  # the turn says so
+            return False
 
     def _window(self, model: str) -> int:
         """Tokens that the model holds; a cautious number for one that nobody described."""

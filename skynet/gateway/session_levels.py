@@ -71,5 +71,14 @@ def normalise(name: str, value: Any) -> Json:
     return None if (name, level) == ("responseUsage", "off") else level
 
 
+def thinking_level(word: str) -> str:
+    """The level that a message asks for; "" for none.
+
+    Raises:
+        RequestError: ``invalid thinkingLevel (use …)``.
+    """
+    return str(normalise("thinkingLevel", word)) if word.strip() else ""
+
+
 def _invalid(message: str) -> RequestError:
     return RequestError(message, details={"code": DetailCode.INVALID_PARAMS})

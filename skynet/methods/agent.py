@@ -9,6 +9,7 @@ from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import TwoPhase, method
 from skynet.gateway.keys import render_key, resolve_key
 from skynet.gateway.runs import Inbound, Repeat, Run, Runs, run_response, user_content
+from skynet.gateway.session_levels import thinking_level
 from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionId, SessionKey
 from skynet_memory.keys import build_key
 from skynet_memory.sessions import SessionStore
@@ -69,7 +70,7 @@ class RunMethods:
                 kind="agent",
                 content=user_content(message, attachments, datetime.now().astimezone()),
                 system=params.extra_system_prompt,
-                thinking=params.thinking,
+                thinking=thinking_level(params.thinking),
                 timeout_s=None if params.timeout is UNSET else float(params.timeout),
                 origin={"label": caller.client_id, "chatType": "direct"},
                 wire_key=wire_key,

@@ -11,6 +11,7 @@ from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import method
 from skynet.gateway.keys import resolve_key
 from skynet.gateway.runs import Inbound, Repeat, Runs, gateway_message, user_content
+from skynet.gateway.session_levels import thinking_level
 from skynet.gateway.transcript import history_messages
 from skynet_agent.messages import encode_message
 from skynet_memory.ids import RunId, SessionKey, now_ms
@@ -89,7 +90,7 @@ class ChatMethods:
                 kind="chat",
                 content=user_content(message, attachments, datetime.now().astimezone()),
                 reply=reply,
-                thinking=params.thinking,
+                thinking=thinking_level(params.thinking),
                 timeout_s=_timeout_s(params),
                 origin={"label": caller.client_id, "provider": "webchat", "surface": "webchat", "chatType": "direct"},
                 wire_key=params.session_key,

@@ -352,7 +352,8 @@ async def test_each_client_gets_events_under_the_key_it_holds(gateway: RunningGa
         ("/models", "mock/mock-2"),
         ("/model", "Model: mock/mock-1"),
         ("/think high", "thinkingLevel: high"),
-        ("/think wild", "one of off, minimal"),
+        ("/think wild", "invalid thinkingLevel (use off|minimal|low|medium|high|xhigh)"),
+        ("/think ultrathink", "thinkingLevel: high"),
     ],
 )
 async def test_commands_are_answered_without_the_model(
@@ -373,6 +374,23 @@ async def test_a_session_keeps_the_model_that_a_command_chose(client: WireClient
     await client.chat_end(await send(client, "/model mock/mock-2"))
     await client.chat_end(await send(client, "say=x"))
     assert models.requests[-1].body["model"] == "mock-2"
+
+
+async def test_a_model_that_thinks_is_told_how_much(tmp_path: Path, models: ModelServer) -> None:
+    toml = (
+        f'[providers.thinker]\nbase_url = "{models.url}"\napi_key = "k"\npriority = 9\n'
+        'models = [{ id = "t-1", reasoning = true }]\n'
+    )
+    async with running_gateway(tmp_path, toml=toml) as gateway, gateway.client() as client:
+        await client.chat_end(await send(client, "say=a", thinking="low"))
+        assert models.requests[-1].body["reasoning_effort"] == "low"
+        await client.call("sessions.patch", {"key": MAIN, "thinkingLevel": "high"})
+        await client.chat_end(await send(client, "say=b"))
+        assert models.requests[-1].body["reasoning_effort"] == "high"
+        with pytest.raises(Refused, match="invalid thinkingLevel"):
+            await client.call(
+                "chat.send", {"sessionKey": MAIN, "message": "x", "idempotencyKey": "k", "thinking": "wild"}
+            )
 
 
 async def test_new_begins_a_conversation_once(client: WireClient, models: ModelServer) -> None:
