@@ -76,7 +76,17 @@ KNOWN_PROVIDERS: tuple[ProviderRow, ...] = (
         name="openai",
         base_url="https://api.openai.com/v1",
         env_key="OPENAI_API_KEY",
-        models=(ModelInfo(id="gpt-5.1", context_window=400_000, reasoning=True, input=("text", "image")),),
+        models=(
+            ModelInfo(
+                id="gpt-5.1",
+                name="GPT-5.1",
+                context_window=400_000,
+                max_output_tokens=128_000,
+                reasoning=True,
+                input=("text", "image"),
+                price=Price(input=1_250_000, output=10_000_000, cache_read=125_000),
+            ),
+        ),
         unlisted_models=True,
         max_tokens_field="max_completion_tokens",
     ),

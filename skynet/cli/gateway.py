@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 from skynet.cli import RunOptions
 from skynet.cli.errors import CliError, Exit
@@ -37,37 +35,14 @@ def run_gateway(options: RunOptions) -> int:
     from skynet.gateway.server import CannotListen
     from skynet_memory.errors import DatabaseRefused
 
-    stop = StopSignals()
-
-    def ready(url: str) -> None:
-        stop.is_serving = True
-        _say(ready_text(config, url, is_new_token=is_new_token))
-
     try:
-        serve(config, on_ready=ready)
+        serve(config, on_ready=lambda url: _say(ready_text(config, url, is_new_token=is_new_token)))
     except (CannotListen, DatabaseRefused) as exc:
         print(f"error: {exc}", file=sys.stderr)
         return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return Exit.OK
-
-
-class StopSignals:
-    """SIGINT and SIGTERM end a start at once, and a gateway that serves in order.
-
-    While it serves, uvicorn takes the signals, shuts down, and then raises them again; here that must not end the
-    process before the state is closed.
-    """
-
-    def __init__(self) -> None:
-        self.is_serving = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._stop)
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        if not self.is_serving:
-            raise KeyboardInterrupt
 
 
 def prepare(options: RunOptions) -> tuple[Config, bool]:

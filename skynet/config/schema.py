@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import msgspec
 from msgspec import Meta
 
+from skynet_agent.providers import KNOWN_PROVIDERS, ModelInfo, Price, ProviderRow
 from skynet_memory.secrets import Secret
 
 PLACEHOLDER_TOKEN = "change-me"  # noqa: S105
@@ -278,25 +279,36 @@ class RegistryRow(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[ModelConfig, ...]
 
 
-PROVIDER_REGISTRY: tuple[RegistryRow, ...] = (
-    RegistryRow(
-        name="openai",
-        key_variable="OPENAI_API_KEY",
+def _registry_row(row: ProviderRow) -> RegistryRow:
+    """A vendor that the provider layer knows, in the configuration's own terms."""
+    return RegistryRow(
+        name=row.name,
+        key_variable=row.env_key,
         api="openai-completions",
-        base_url="https://api.openai.com/v1",
-        models=(
-            ModelConfig(
-                id="gpt-5.1",
-                name="GPT-5.1",
-                context_window=400_000,
-                max_output_tokens=128_000,
-                reasoning=True,
-                input=("text", "image"),
-                price=PriceConfig(input=1.25, output=10.0, cache_read=0.125),
-            ),
-        ),
-    ),
-)
+        base_url=row.base_url,
+        models=tuple(_registry_model(model) for model in row.models),
+    )
+
+
+def _registry_model(model: ModelInfo) -> ModelConfig:
+    known = {
+        name: value for name in ("context_window", "max_output_tokens") if (value := getattr(model, name)) is not None
+    }
+    price = None if model.price is None else _registry_price(model.price)
+    return ModelConfig(id=model.id, name=model.name, reasoning=model.reasoning, input=model.input, price=price, **known)
+
+
+def _registry_price(price: Price) -> PriceConfig:
+    """Micro-dollars as dollars."""
+    return PriceConfig(
+        input=price.input / 1e6,
+        output=price.output / 1e6,
+        cache_read=(price.cache_read or 0) / 1e6,
+        cache_write=(price.cache_write or 0) / 1e6,
+    )
+
+
+PROVIDER_REGISTRY: tuple[RegistryRow, ...] = tuple(_registry_row(row) for row in KNOWN_PROVIDERS if row.env_key)
 
 
 def fields_of(schema: type[msgspec.Struct]) -> dict[str, Any]:

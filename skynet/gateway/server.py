@@ -3,10 +3,12 @@
 import asyncio
 import errno
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
 from functools import partial
+from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -69,6 +71,14 @@ class GatewayServer(uvicorn.Server):
     def connection_count(self) -> int:
         """WebSocket connections that are ready."""
         return len(self._gateway.broadcaster)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop; a second SIGINT stops waiting. uvicorn's own would raise the signal again once it is done,
+        which ends the process before the state is closed.
+        """
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
