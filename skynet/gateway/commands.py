@@ -1,5 +1,6 @@
 """Messages that begin with a known ``/command``: answered by the gateway, without the model (OPENCLAW-V3 7.7)."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ HELP = """Commands:
 /new, /reset [message] - begin a new conversation, with a message if you give one
 /stop - stop what is running"""
 
+_COMMAND = re.compile(r"(?P<name>/[^\s:]+)(?:[\s:]\s*(?P<argument>.*))?", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -48,12 +51,10 @@ class Parsed:
 
 def parse_command(message: str) -> Parsed | None:
     """The command that ``message`` begins with; ``None`` for anything else, unknown ``/words`` included."""
-    text = message.strip()
-    if not text.startswith("/"):
+    match = _COMMAND.fullmatch(message.strip())
+    if match is None or (name := match["name"].lower()) not in NAMES:
         return None
-    name, _, argument = text.partition(" ")
-    name = name.lower().rstrip(":")
-    return Parsed(name, argument.strip()) if name in NAMES else None
+    return Parsed(name, match["argument"] or "")
 
 
 class Commands:
