@@ -32,7 +32,9 @@ WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
     ),
     # An upstream's failure is never passed on as if it were the gateway's.
     ProviderError: lambda exc: ErrorShape(
-        code=ErrorCode.UNAVAILABLE, message=str(exc), details={"code": "LLM_ERROR", "provider": exc.provider}
+        code=ErrorCode.UNAVAILABLE,
+        message=str(exc) or "the model failed",
+        details={"code": "LLM_ERROR", "provider": exc.provider},
     ),
     TimeoutError: lambda exc: ErrorShape(
         code=ErrorCode.UNAVAILABLE, message=str(exc) or "timed out", details={"code": "TIMEOUT"}, retryable=True
