@@ -40,14 +40,16 @@ def wanted(package: Path) -> str:
 
 
 def installed_client() -> str:
-    """The version of the installed client, or "" when there is none."""
+    """The version of the installed client, or "" when there is none, or npm did not get to its end."""
+    if not (HERE / "node_modules" / ".package-lock.json").is_file():  # npm's own notes, which it writes last
+        return ""
     try:
         manifest = (CLIENT.parent / "package.json").read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
     version = json.loads(manifest)["version"]
     assert isinstance(version, str)
-    return version if CLIENT.is_file() else ""
+    return version
 
 
 def installed_node() -> str:

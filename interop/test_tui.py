@@ -48,7 +48,9 @@ def test_sessions_command(tui: Terminal) -> None:
     try:
         screen = tui.see("Filter: ", "→ ")
         (chosen,) = (line for line in screen.splitlines() if "→ " in line)
-        assert "tok" in chosen and " · w0 w1 w2 " in chosen  # the title made of the first message, cut; the last one
+        assert (
+            "→ tokens=40 delay=100 " in chosen and " · w0 w1 w2 " in chosen
+        )  # made of the first message; the last one
     finally:
         tui.press("Escape")
         tui.see_gone("Filter: ")
