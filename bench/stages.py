@@ -125,7 +125,7 @@ def start(bench: Bench) -> None:
         if not bench.measured("start", peer).failure:
             try:
                 with running(peer, homes[peer.name]) as gateway:
-                    bench.add("start", peer, gateway.start_s)
+                    bench.add("start", peer, gateway.start_s, {"cpu_s": usage.cpu_s(gateway.target.pid)})
             except PROBLEMS as exc:
                 bench.fail(("start",), peer, exc)
 
@@ -234,7 +234,8 @@ def turns(bench: Bench) -> None:
                 )
                 bench.add("turns", peer, rate.per_s, details)
                 bench.add("turn-cpu", peer, rate.gateway_cpu_ms_each)
-                usage.settled_rss_bytes(gateway.target.pid)
+                rss_bytes = usage.settled_rss_bytes(gateway.target.pid)
+                bench.progress(f"{peer.name}: {rss_bytes / 1e6:,.0f} MB after {rate.done} turns and the warm-up")
                 delay = perform(
                     FirstJob(target=gateway.target, tag=tag(), seconds=bench.seconds, model_port=bench.model_port)
                 )

@@ -6,6 +6,8 @@ from contextlib import suppress
 
 import psutil
 
+YOUNG_S = 3.0
+
 
 def cpu_s(pid: int) -> float:
     """Return user and system time so far of ``pid``, of its living children, and of those it has waited for."""
@@ -45,9 +47,11 @@ def rss_bytes(pid: int) -> int:
 def settled_rss_bytes(pid: int, timeout_s: float = 10.0) -> int:
     """Wait until the process is at rest, and return its memory then.
 
-    At rest: for half a second it used under 5 % of a processor and its memory moved by less than 0.2 MB.
+    At rest: for half a second it used under 5 % of a processor and its memory moved by less than 0.2 MB, and it is
+    ``YOUNG_S`` old, by when it has loaded what it puts off until after its start.
     """
     deadline = time.monotonic() + timeout_s
+    time.sleep(max(0.0, psutil.Process(pid).create_time() + YOUNG_S - time.time()))
     rss, cpu, at = rss_bytes(pid), cpu_s(pid), time.monotonic()
     while True:
         time.sleep(0.5)
