@@ -88,9 +88,10 @@ class PeerInfo:
 
     @property
     def host(self) -> str:
-        """The name part of the ``Host`` header, lower case; "" when missing or malformed."""
+        """The name part of the ``Host`` header, lower case; "" when missing, malformed or sent twice."""
+        host = self.headers.get("host", "")
         try:
-            return urlsplit("//" + self.headers.get("host", "")).hostname or ""
+            return "" if "," in host else urlsplit("//" + host).hostname or ""
         except ValueError:
             return ""
 

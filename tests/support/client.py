@@ -122,10 +122,11 @@ def connect_params(
 ) -> dict[str, Any]:
     """Params of ``connect`` as the real CLI sends them, with a proof of ``device`` if there is one."""
     auth = {name: fields.pop(name) for name in ("password", "device_token") if name in fields}
+    client = fields.pop("client", None) or {"id": client_id, "version": "dev", "platform": "linux", "mode": mode}
     params = ConnectParams(
         min_protocol=3,
         max_protocol=3,
-        client=ClientInfo(id=client_id, version="dev", platform="linux", mode=mode),  # type: ignore[arg-type]
+        client=msgspec.convert(client, ClientInfo),
         role=role,
         scopes=tuple(scopes),
         caps=tuple(caps),

@@ -39,6 +39,7 @@ def test_is_loopback(host: str, expected: bool) -> None:
         (peer(host="evil.example"), False),
         (peer(host=""), False),
         (peer(host="[::1"), False),
+        (peer(host="127.0.0.1:18789, evil.example"), False),
         (peer(x_forwarded_for="192.0.2.1"), False),
         (peer(forwarded="for=192.0.2.1"), False),
     ],
