@@ -200,29 +200,26 @@ class Connection:
     async def _connect(self, request_id: str, params: ConnectParams) -> None:
         try:
             admission = await self._gateway.authenticator.admit(params, self.peer, self.conn_id, nonce=self._nonce)
-            hello = self._gateway.greet(admission, self.conn_id)
+            if self._phase is Phase.AUTHENTICATING:
+                self._ready(request_id, params, admission)
         except Refusal as refusal:
             self._refuse(request_id, refusal)
-            return
         except Exception as exc:
             self.send(encode_error(request_id, error_shape(exc)))
             self._close(1011, "internal error")
-            return
-        if self._phase is Phase.AUTHENTICATING:
-            self._ready(request_id, params, admission, hello)
 
-    def _ready(self, request_id: str, params: ConnectParams, admission: Admission, hello: HelloOk) -> None:
+    def _ready(self, request_id: str, params: ConnectParams, admission: Admission) -> None:
         """One loop step: hello-ok is the first frame after the challenge, and no event is missed after it."""
         self._cancel_deadline()
         self.caller = admission.caller
         self.caps = frozenset(params.caps)
         self._phase = Phase.READY
         self._wire.allow_frames_of(self._gateway.limits.frame_bytes)
-        self._wire.send_text(encode_response(request_id, hello))
-        self._gateway.broadcaster.add(self)
         self._gateway.presence.connected(
             self.caller, self.conn_id, params.client, remote_ip="" if self.caller.local else self.peer.address
         )
+        self._wire.send_text(encode_response(request_id, self._gateway.greet(admission, self.conn_id)))
+        self._gateway.broadcaster.add(self)
         log.info(
             "connection ready: client %s %s, mode %s",
             self.caller.client_id,
