@@ -148,7 +148,11 @@ async def open_tcp(url: str, *, receive_buffer: int | None = None) -> AsyncItera
     if receive_buffer is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     sock.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(sock, (target.hostname, target.port))
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, (target.hostname, target.port))
+    except OSError:
+        sock.close()
+        raise
     reader, writer = await asyncio.open_connection(sock=sock, limit=receive_buffer or 2**16)
     raw = RawSocket(reader, writer)
     try:
