@@ -66,13 +66,6 @@ def test_a_command_the_gateway_answers_comes_to_its_end(tui: Terminal) -> None:
     tui.see("Role: admin", "connected | idle")
 
 
-def test_a_quick_answer_comes_to_its_end(tui: Terminal) -> None:
-    """The client sets its state when it has handled the acknowledgement, whatever came in the same packet."""
-    for number in range(5):
-        tui.type(f"say=quick number {number}")
-        tui.see(f" quick number {number}", "connected | idle")
-
-
 def test_a_model_failure_is_shown(tui: Terminal) -> None:
     tui.type("fail=500")
     tui.see("500", "connected | error")
@@ -124,3 +117,14 @@ def test_a_wrong_token_is_shown(
     client = OpenClaw(tmp_path / "stranger", gateway.url, "wrong")
     with running_tui(client, tmp_path) as terminal:
         terminal.see("gateway disconnected", "unauthorized: gateway token mismatch")
+
+
+def test_a_quick_first_answer_comes_to_its_end(tmux_installed: None, owner: OpenClaw, tmp_path: Path) -> None:
+    """The client still draws when the answer comes. What it reads together with the acknowledgement it forgets."""
+    for number in range(3):
+        (directory := tmp_path / str(number)).mkdir()
+        with running_tui(owner, directory, "--session", f"quick-{number}") as terminal:
+            terminal.see("connected | idle")
+            terminal.type(f"say=quick number {number}")
+            terminal.see(f" quick number {number}")
+            terminal.see("connected | idle", timeout_s=10)
