@@ -22,6 +22,8 @@ class Caller:
     """None for HTTP requests and jobs."""
     client_id: str = ""
     """``connect.client.id``, or ``http``."""
+    client_name: str = ""
+    """What the client calls itself, for people; its id if it has no name."""
     client_mode: str = ""
     device_id: DeviceId | None = None
     local: bool = False

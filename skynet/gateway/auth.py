@@ -203,6 +203,7 @@ class Authenticator:
             scopes=greatest_scopes(user.role),
             correlation_id=new_id(),
             client_id="http",
+            client_name="http",
             client_mode="http",
             local=peer.local,
         )
@@ -360,6 +361,7 @@ class Authenticator:
             gateway_role="node" if params.role == "node" else "operator",
             conn_id=conn_id,
             client_id=params.client.id,
+            client_name=params.client.display_name or params.client.id,
             client_mode=params.client.mode,
             device_id=device_id,
             local=peer.local,

@@ -39,6 +39,8 @@ MAX_ROLE_REFUSALS = 10
 """Consecutive calls refused with ``unauthorized role`` before the connection is closed (OPENCLAW-V3 1.6)."""
 MAX_IN_FLIGHT = 256
 """Requests of one connection that may be unanswered; beyond it the connection is not read until some are."""
+READ_TIMEOUT_S = 0.2
+"""How long events wait at most for a client to have read an answer."""
 MAX_HELD_KEYS = 256
 """Session keys whose own spelling is remembered for one connection."""
 
@@ -58,6 +60,8 @@ class Wire(Protocol):
     def resume_reading(self, why: str) -> None: ...
 
     def close(self, code: int, reason: str) -> None: ...
+
+    def ping(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class Connection:
         self._role_refusals = 0
         self._in_flight = 0
         self._forms: OrderedDict[SessionKey, str] = OrderedDict()
+        self._held: list[tuple[Callable[[int], bytes], bool]] | None = None
 
     # What the socket calls.
 
@@ -118,6 +123,10 @@ class Connection:
             self._handle(data)
         elif self._phase is Phase.CHALLENGED:
             self._first_frame(data)
+
+    def pong(self) -> None:
+        """The client has read what was sent before the last ping."""
+        self._release()
 
     def closed(self) -> None:
         """The socket is gone. Runs that this client started go on."""
@@ -145,6 +154,9 @@ class Connection:
         """
         if self._phase is not Phase.READY:
             return
+        if self._held is not None:
+            self._held.append((frame, droppable))
+            return
         if self._wire.buffered_bytes() > self._gateway.limits.outbound_bytes:
             if not droppable:
                 log.warning("closing a slow consumer", extra=self._log_context())
@@ -165,6 +177,18 @@ class Connection:
         if self._in_flight == MAX_IN_FLIGHT // 2:
             self._wire.resume_reading("in flight")
 
+    def hold_events(self) -> None:
+        """Send no event before the client has read the answer to the request that is being handled.
+
+        OpenClaw's terminal interface says "waiting" once ``chat.send`` is answered, for good if the end of the run comes
+        in the same read of its socket. The ping goes out behind the answer, and a pong comes only from a later read.
+        """
+        if self._held is None and self.caller.client_mode == "ui":
+            self._held = []
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._wire.ping)
+            loop.call_later(READ_TIMEOUT_S, self._release)
+
     def hold(self, key: SessionKey, form: str) -> None:
         """Remember how this client writes a session's key: it drops events whose key is not exactly its own."""
         self._forms.pop(key, None)
@@ -180,6 +204,11 @@ class Connection:
     def close(self, code: int, reason: str) -> None:
         """End the connection from our side, for example when its credentials were withdrawn."""
         self._close(code, reason)
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        for frame, droppable in held or ():
+            self.send_event(frame, droppable=droppable)
 
     # The handshake.
 

@@ -53,7 +53,9 @@ class GatewaySocket(asyncio.Protocol):
         self._gateway = gateway
         self._sockets = cast("set[GatewaySocket]", server_state.connections)
         self._loop = _loop or asyncio.get_running_loop()
-        self._protocol = ServerProtocol(max_size=self._gateway.limits.preauth_frame_bytes, logger=log)
+        self._protocol = ServerProtocol(
+            max_size=self._gateway.limits.preauth_frame_bytes, logger=logging.getLogger("websockets.server")
+        )
         self._transport: asyncio.Transport
         self._connection: Connection | None = None
         self._events: deque[Event] = deque()
@@ -146,6 +148,12 @@ class GatewaySocket(asyncio.Protocol):
         self._loop.call_soon(self._go_on)
         self._cut_off_later()
 
+    def ping(self) -> None:
+        """Ask the peer for a pong, which it sends once it has read what was sent before."""
+        if not self._closing:
+            self._protocol.send_ping(b"")
+            self._write_protocol_output()
+
     # Inside.
 
     def _handle_events(self) -> None:
@@ -190,7 +198,9 @@ class GatewaySocket(asyncio.Protocol):
                 self._received(whole)
         else:
             self._write_protocol_output()
-            if frame.opcode is Opcode.CLOSE:
+            if frame.opcode is Opcode.PONG and self._connection is not None:
+                self._connection.pong()
+            elif frame.opcode is Opcode.CLOSE:
                 # Either side began it: both frames are exchanged now, and the server ends the TCP connection.
                 self._end()
 

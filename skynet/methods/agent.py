@@ -72,7 +72,7 @@ class RunMethods:
                 system=params.extra_system_prompt,
                 thinking=thinking_level(params.thinking),
                 timeout_s=None if params.timeout is UNSET else float(params.timeout),
-                origin={"label": caller.client_id, "chatType": "direct"},
+                origin={"label": caller.client_name, "chatType": "direct"},
                 wire_key=wire_key,
                 session_id=session_id,
             )

@@ -92,11 +92,13 @@ class ChatMethods:
                 reply=reply,
                 thinking=thinking_level(params.thinking),
                 timeout_s=_timeout_s(params),
-                origin={"label": caller.client_id, "provider": "webchat", "surface": "webchat", "chatType": "direct"},
+                origin={"label": caller.client_name, "provider": "webchat", "surface": "webchat", "chatType": "direct"},
                 wire_key=params.session_key,
             )
         )
         if not isinstance(submitted, Repeat):
+            if (connection := self._broadcaster.get(caller.conn_id)) is not None:
+                connection.hold_events()
             return ChatSendResult(run_id=run_id, status="started")
         if submitted.status == "running":
             return ChatSendResult(run_id=run_id, status="in_flight")

@@ -494,3 +494,14 @@ async def test_usage_and_cost_are_recorded(tmp_path: Path, models: ModelServer) 
         assert cost["totals"]["totalCost"] == pytest.approx((100 * 3 + 10 * 15) / 1e6)
         row = (await client.call("sessions.list", {}))["sessions"][0]
         assert (row["inputTokens"], row["outputTokens"]) == (100, 10)
+
+
+async def test_a_terminal_interface_reads_the_answer_before_any_event_of_the_run(gateway: RunningGateway) -> None:
+    """Its own pong releases the events; so the acknowledgement and the end of a run never share a read."""
+    async with gateway.client(client_id="gateway-client", mode="ui") as tui:
+        run_id = await send(tui, "say=quick")
+        assert (await tui.chat_end(run_id))["state"] == "final"
+        numbers = [event["seq"] for event in tui.events if "seq" in event]
+        assert numbers == list(range(1, len(numbers) + 1))
+        rows = (await tui.call("sessions.list", {}))["sessions"]
+        assert rows[0]["displayName"] == "gateway-client"
