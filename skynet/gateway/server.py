@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from skynet.gateway.connection import Gateway
+from skynet.gateway.http_protocol import HttpProtocol
 from skynet.gateway.socket import GatewaySocket
 
 GRACE_S = 10
@@ -51,7 +52,7 @@ class GatewayServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 http,
-                http="httptools",
+                http=partial(HttpProtocol, limits=gateway.limits),  # type: ignore[arg-type]
                 loop="none",  # the loop is made by whoever runs this
                 ws=partial(GatewaySocket, gateway=gateway),  # type: ignore[arg-type]
                 lifespan="off",

@@ -99,6 +99,28 @@ async def test_a_bad_upgrade_is_answered_and_closed(
     await until(lambda: not gateway.server.server_state.connections, "the socket is forgotten")
 
 
+@pytest.mark.parametrize("endless", [b"X-Long: " + b"x" * 200_000, b"X: y\r\n" * 30_000], ids=["one header", "many"])
+async def test_endless_headers_are_refused(gateway: RunningGateway, endless: bytes) -> None:
+    async with open_tcp(gateway.url) as raw:
+        raw.write(upgrade_request(gateway.url)[:-2])
+        raw.write(endless)
+        await raw.read_to_end(timeout=3)
+    await until(lambda: not gateway.server.server_state.connections, "the socket is forgotten")
+
+
+async def test_a_request_after_another_is_served(gateway: RunningGateway) -> None:
+    async with open_tcp(gateway.url) as raw:
+        for _ in range(3):
+            raw.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            head = await raw.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+            await raw.reader.readexactly(int(length.partition(b":")[2]))
+        await raw.send(upgrade_request(gateway.url))
+        assert (await raw.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        assert (await raw.read_frame()).json()["event"] == "connect.challenge"
+
+
 async def test_compression_is_not_negotiated(gateway: RunningGateway) -> None:
     async with open_tcp(gateway.url) as raw:
         offer = {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}

@@ -22,7 +22,7 @@ from skynet_users.credentials import CredentialStore
 from skynet_users.people import UserStore
 from tests.support.client import CLI_SCOPES, Refused, WireClient, connect_params, open_socket
 from tests.support.gateway import RunningGateway, running_gateway
-from tests.support.raw_socket import frame, open_raw, request
+from tests.support.raw_socket import frame, open_raw, open_tcp, request, upgrade_request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -559,11 +559,15 @@ async def test_who_says_nothing_is_closed(tmp_path: Path) -> None:
         gateway.client() as ready,
         challenged(gateway) as (silent, _),
         open_raw(gateway.url) as half,
+        open_tcp(gateway.url) as mute,
+        open_tcp(gateway.url) as dripping,
     ):
+        dripping.write(upgrade_request(gateway.url)[:-2])
         await half.send(frame(request("connect"))[:10])
         assert await silent.closed() == (1000, "")
         assert len(silent.frames) == 1
         assert await half.read_close() == (1000, "")
+        assert await mute.read_to_end() == await dripping.read_to_end() == b""
         assert (await ready.call("health"))["ok"]  # the deadline is the handshake's alone
 
 
