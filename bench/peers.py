@@ -56,7 +56,7 @@ class Running:
 
 
 class NotInstalledError(Exception):
-    """A peer is not there; ``str()`` says how to get it."""
+    """A gateway is not there; ``str()`` says how to get it."""
 
 
 @contextmanager
@@ -105,8 +105,9 @@ models = [{{ id = "mock-1", context_window = 128000, max_output_tokens = 4096 }}
 
         seed_skynet(home.path / "skynet.db", home.sessions)
     command = Path(sys.executable).with_name("skynet")
-    argv = (str(command),) if command.exists() else (sys.executable, "-c", "from skynet.cli import main; main()")
-    return Launch((*argv, "gateway", "run"), _environment(SKYNET_HOME=str(home.path), PYTHONPATH=str(ROOT)))
+    if not command.exists():
+        raise NotInstalledError(f"{command} does not exist: run make bench, which installs it")
+    return Launch((str(command), "gateway", "run"), _environment(SKYNET_HOME=str(home.path)))
 
 
 SKYNET = Peer("skynet", _prepare_skynet, "/health", "lab/mock-1", warm_up_s=1.0)
@@ -144,6 +145,10 @@ def _prepare_openclaw(home: Home) -> Launch:
         },
         "agents": {"defaults": {"model": {"primary": "mock/mock-1"}}},
         "models": {"providers": {"mock": provider}},
+        # Nothing beyond loopback, which also makes it start quicker, and nothing outside its directory.
+        "discovery": {"mdns": {"mode": "off"}},
+        "update": {"checkOnStart": False},
+        "logging": {"file": str(home.path / "openclaw.log")},
     }
     state = home.path / ".openclaw"
     state.mkdir(exist_ok=True)
