@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.context import within_window
+from skynet.gateway.context import GATEWAY_MODEL, in_turns, within_window
 from skynet.gateway.errors import error_shape
 from skynet.gateway.run_events import RunEvents
 from skynet.logs import log_context
@@ -492,9 +492,17 @@ class Runs:
         entries = await self._transcripts.history(
             run.owner, run.session.session_id, limit=HISTORY_MESSAGES + len(waiting)
         )
-        return [
-            decode_message(entry.payload) for entry in entries if entry.kind == "message" and entry.id not in waiting
-        ]
+        messages: list[Message] = []
+        is_later = False
+        for entry in entries:
+            is_later = is_later or entry.id == run.entry_id
+            if entry.kind != "message" or entry.id in waiting:
+                continue
+            message = decode_message(entry.payload)
+            # One that was stored just now is not in the lane yet. Answers stand after what was said meanwhile.
+            if not (is_later and isinstance(message, UserMessage)):
+                messages.append(message)
+        return in_turns(messages)
 
     async def _store(self, run: Run, result: RunResult) -> None:
         message = result.message
@@ -593,7 +601,7 @@ def gateway_message(text: str, at_ms: int) -> AssistantMessage:
         content=[TextBlock(text=text)],
         api="openai-responses",
         provider="openclaw",
-        model="gateway-injected",
+        model=GATEWAY_MODEL,
         stop_reason="stop",
         timestamp=at_ms,
     )
