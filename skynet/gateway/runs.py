@@ -7,7 +7,7 @@ once: stored first, told afterwards.
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -231,7 +231,8 @@ class Runs:
         self._timeout_s = timeout_s
         self._clock = clock
         self._lanes: dict[SessionKey, deque[Run]] = {}
-        self._active: dict[tuple[UserId, RunId], Run] = {}
+        self._active: dict[tuple[UserId, RunKind, RunId], Run] = {}
+        self._arriving: Counter[SessionKey] = Counter()
         self._ended: OrderedDict[tuple[UserId, RunId], RunResult] = OrderedDict()
         self._waiters: dict[tuple[UserId, RunId], set[asyncio.Future[RunResult]]] = {}
         self.closing = False
@@ -269,8 +270,7 @@ class Runs:
         session = await self._sessions.get(inbound.caller.user_id, inbound.key)
         if session is not None and session.settings.get("sendPolicy") == "deny":
             raise RequestError("send blocked by session policy")
-        lane = self._lanes.get(inbound.key)
-        if lane is not None and len(lane) > MAX_QUEUED:
+        if len(self._lanes.get(inbound.key, ())) + self._arriving[inbound.key] > MAX_QUEUED:
             raise RequestError(
                 f"{MAX_QUEUED} messages are waiting in this session already",
                 code=ErrorCode.UNAVAILABLE,
@@ -282,12 +282,17 @@ class Runs:
             begun = await asyncio.shield(accepting)
         except asyncio.CancelledError:
             # Who goes away now must not leave a message that is stored and has no end.
+        self._arriving[inbound.key] += 1
             accepting.add_done_callback(partial(self._abandon, inbound))
             raise
         # In the same step as the return: so the acknowledgement leaves before the run's first event.
         return self._enqueue(inbound, begun)
 
     def _abandon(self, inbound: Inbound, accepting: "asyncio.Task[TurnBegun | TurnRepeated]") -> None:
+        finally:
+            self._arriving[inbound.key] -= 1
+            if not self._arriving[inbound.key]:
+                del self._arriving[inbound.key]
         if not accepting.cancelled() and accepting.exception() is None:
             run = self._enqueue(inbound, accepting.result())
             if isinstance(run, Run):
