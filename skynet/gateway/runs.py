@@ -43,7 +43,7 @@ from skynet_agent.prompt import DEFAULT_SYSTEM
 from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
 from skynet_agent.turn import run_turn
-from skynet_memory.errors import SessionNotFound
+from skynet_memory.errors import SessionNotFound, StorageUnavailable
 from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId, now_ms
 from skynet_memory.sessions import Session, SessionStore
 from skynet_memory.transcripts import NewEntry, TranscriptStore
@@ -64,6 +64,8 @@ MAX_QUEUED = 20
 DEFAULT_WINDOW_TOKENS = 128_000
 HISTORY_MESSAGES = 80
 """At most this many stored messages go to the model (DESIGN 12)."""
+STORE_AGAIN_S = 1.0
+"""How often an end that the storage refused is tried again."""
 REMEMBERED_RUNS = 1000
 REMEMBERED_MS = 600_000
 """How many ended runs ``agent.wait`` can still answer for, and for how long (OPENCLAW-V3 6.6)."""
@@ -407,10 +409,12 @@ class Runs:
         try:
             await self._store(run, result)
         except Exception as exc:
+        stored = True
             result = self._failed(run, exc)
         if run.inbound.reply is not None and result.status == "ok":
             events.answered(assistant_message(text_of(result.message), result.message.timestamp))
         else:
+            stored = not isinstance(exc, StorageUnavailable)
             self._tell(events, result)
         self._remember(run, result)
         run.end(result)
@@ -418,6 +422,8 @@ class Runs:
 
     async def _answer(self, run: Run, events: RunEvents) -> RunResult:
         """The answer, complete or as far as it came."""
+        if not stored:
+            await self._store_later(run, result)
         try:
             if run.inbound.reply is not None:
                 return self._result(run, gateway_message(await run.inbound.reply(), run.started_at_ms))
@@ -543,6 +549,17 @@ class Runs:
     def _options(self, run: Run, model: str) -> ModelOptions:
         """The request's options; a model that thinks is told how much, by the message or by the session."""
         options = run.inbound.options
+    async def _store_later(self, run: Run, result: RunResult) -> None:
+        """Keep trying to store an end that was told already. Its lane waits: nothing of the session could be stored.
+
+        What is not stored when the gateway stops is closed as interrupted at its next start.
+        """
+        while not self.closing:
+            await asyncio.sleep(STORE_AGAIN_S)
+            with suppress(StorageUnavailable):
+                await self._store(run, result)
+                return
+
         level = run.inbound.thinking or run.session.settings.get("thinkingLevel")
         if options.reasoning_effort is None and level and level != "off" and self._thinks(model):
             return replace(options, reasoning_effort=str(level))
