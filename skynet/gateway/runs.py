@@ -197,7 +197,10 @@ class Run:
     def emit(self, event: ModelEvent | RunEnded) -> None:
         """Tell the listeners."""
         for listener in tuple(self._listeners):
-            listener(event)
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener of run %s failed", self.run_id)
 
     def call(self, task: asyncio.Task[Finished]) -> None:
         """The model is being asked by ``task``."""
