@@ -195,7 +195,7 @@ class Run:
                 self._model_call.cancel()
 
     def emit(self, event: ModelEvent | RunEnded) -> None:
-        """Tell the listeners."""
+        """Tell the listeners; what one of them raises is no concern of the run, nor of the others."""
         for listener in tuple(self._listeners):
             try:
                 listener(event)
@@ -269,8 +269,7 @@ class Runs:
             raise RequestError(
                 "the gateway is shutting down", code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=2000
             )
-        identity = (inbound.caller.user_id, inbound.run_id)
-        if (running := self._active.get(identity)) is not None:
+        if (running := self._active.get(_identity(inbound))) is not None:
             return Repeat("running", None, running.accepted_at_ms, running)
         session = await self._sessions.get(inbound.caller.user_id, inbound.key)
         if session is not None and session.settings.get("sendPolicy") == "deny":
@@ -283,21 +282,21 @@ class Runs:
                 retry_after_ms=5000,
             )
         accepting = self._tasks.start(self._store_inbound(inbound), name=f"accept {inbound.run_id}")
+        self._arriving[inbound.key] += 1
         try:
             begun = await asyncio.shield(accepting)
         except asyncio.CancelledError:
             # Who goes away now must not leave a message that is stored and has no end.
-        self._arriving[inbound.key] += 1
             accepting.add_done_callback(partial(self._abandon, inbound))
             raise
-        # In the same step as the return: so the acknowledgement leaves before the run's first event.
-        return self._enqueue(inbound, begun)
-
-    def _abandon(self, inbound: Inbound, accepting: "asyncio.Task[TurnBegun | TurnRepeated]") -> None:
         finally:
             self._arriving[inbound.key] -= 1
             if not self._arriving[inbound.key]:
                 del self._arriving[inbound.key]
+        # In the same step as the return: so the acknowledgement leaves before the run's first event.
+        return self._enqueue(inbound, begun)
+
+    def _abandon(self, inbound: Inbound, accepting: "asyncio.Task[TurnBegun | TurnRepeated]") -> None:
         if not accepting.cancelled() and accepting.exception() is None:
             run = self._enqueue(inbound, accepting.result())
             if isinstance(run, Run):
@@ -318,7 +317,7 @@ class Runs:
         )
 
     def _enqueue(self, inbound: Inbound, begun: TurnBegun | TurnRepeated) -> Run | Repeat:
-        identity = (inbound.caller.user_id, inbound.run_id)
+        identity = _identity(inbound)
         if isinstance(begun, TurnRepeated):
             return Repeat(begun.status, begun.response, begun.started_at_ms, self._active.get(identity))
         run = Run(inbound, begun.session, begun.entry_id, self._router.draft(), self._clock())
@@ -337,12 +336,14 @@ class Runs:
 
     async def known(self, owner: UserId, kind: RunKind, run_id: RunId) -> bool:
         """Whether this idempotency key was used in the last 24 hours."""
-        return (owner, run_id) in self._active or await self._turns.lookup(owner, kind, run_id) is not None
+        return (owner, kind, run_id) in self._active or await self._turns.lookup(owner, kind, run_id) is not None
 
     async def abort(
         self, owner: UserId, key: SessionKey, *, stop_reason: str, run_id: str | None = None
     ) -> list[RunId]:
         """Stop the session's runs, or only ``run_id``, and wait until their end is stored and told.
+
+        Returns those that were stopped; one whose answer was complete is not among them.
 
         Raises:
             RequestError: ``run_id`` runs in another session.
@@ -350,14 +351,13 @@ class Runs:
         if run_id is None:
             runs = self.active(owner, key)
         else:
-            run = self._active.get((owner, RunId(run_id)))
-            if run is not None and run.key != key:
+            runs = [run for run in self.active(owner) if run.run_id == run_id]
+            if any(run.key != key for run in runs):
                 raise RequestError("runId does not match sessionKey")
-            runs = [] if run is None else [run]
         for run in runs:
             run.abort(stop_reason)
-        await asyncio.gather(*(run.wait() for run in runs), return_exceptions=True)
-        return [run.run_id for run in runs]
+        results = await asyncio.gather(*(run.wait() for run in runs))
+        return [result.run_id for result in results if result.status == "aborted"]
 
     async def abort_session(self, owner: UserId, key: SessionKey) -> bool:
         """Stop all runs of a session, because it is reset or deleted; whether there were any."""
@@ -392,7 +392,7 @@ class Runs:
                         await self._execute(run)
                 finally:
                     lane.popleft()
-                    self._active.pop((run.owner, run.run_id), None)
+                    self._active.pop(_identity(run.inbound), None)
         finally:
             del self._lanes[key]
 
@@ -409,24 +409,24 @@ class Runs:
         run.started_at_ms = self._clock()
         log.info("run started: %s in %s", run.inbound.kind, run.key)
         result = await self._answer(run, events)
+        stored = True
         try:
             await self._store(run, result)
         except Exception as exc:
-        stored = True
             result = self._failed(run, exc)
+            stored = not isinstance(exc, StorageUnavailable)
         if run.inbound.reply is not None and result.status == "ok":
             events.answered(assistant_message(text_of(result.message), result.message.timestamp))
         else:
-            stored = not isinstance(exc, StorageUnavailable)
             self._tell(events, result)
         self._remember(run, result)
         run.end(result)
         log.info("run ended: %s after %d ms", result.status, result.ended_at_ms - result.started_at_ms)
+        if not stored:
+            await self._store_later(run, result)
 
     async def _answer(self, run: Run, events: RunEvents) -> RunResult:
         """The answer, complete or as far as it came."""
-        if not stored:
-            await self._store_later(run, result)
         try:
             if run.inbound.reply is not None:
                 return self._result(run, gateway_message(await run.inbound.reply(), run.started_at_ms))
@@ -501,7 +501,7 @@ class Runs:
         )
 
     async def _stored_history(self, run: Run) -> list[Message]:
-        """What was said before ``run``, without the messages that wait in the lane behind it."""
+        """What was said before ``run``, without the messages that came after it and wait."""
         waiting = {queued.entry_id for queued in self._lanes[run.key]}
         entries = await self._transcripts.history(
             run.owner, run.session.session_id, limit=HISTORY_MESSAGES + len(waiting)
@@ -549,9 +549,6 @@ class Runs:
                 now_ms=result.ended_at_ms,
             )
 
-    def _options(self, run: Run, model: str) -> ModelOptions:
-        """The request's options; a model that thinks is told how much, by the message or by the session."""
-        options = run.inbound.options
     async def _store_later(self, run: Run, result: RunResult) -> None:
         """Keep trying to store an end that was told already. Its lane waits: nothing of the session could be stored.
 
@@ -563,6 +560,9 @@ class Runs:
                 await self._store(run, result)
                 return
 
+    def _options(self, run: Run, model: str) -> ModelOptions:
+        """The request's options; a model that thinks is told how much, by the message or by the session."""
+        options = run.inbound.options
         level = run.inbound.thinking or run.session.settings.get("thinkingLevel")
         if options.reasoning_effort is None and level and level != "off" and self._thinks(model):
             return replace(options, reasoning_effort=str(level))
@@ -630,6 +630,11 @@ def gateway_message(text: str, at_ms: int) -> AssistantMessage:
         stop_reason="stop",
         timestamp=at_ms,
     )
+
+
+def _identity(inbound: Inbound) -> tuple[UserId, RunKind, RunId]:
+    """What a repeated message has in common with the first."""
+    return (inbound.caller.user_id, inbound.kind, inbound.run_id)
 
 
 def _own_message(inbound: Inbound, at_ms: int) -> Message:
