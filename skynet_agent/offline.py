@@ -8,6 +8,7 @@ gives the same answer.
 from __future__ import annotations
 
 import ast
+import asyncio
 import operator
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -37,14 +38,18 @@ _asks_for_time = re.compile(
 )
 _time_prefix = re.compile(r"\A\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d[^\]\n]{0,40}\] ")
 _pieces = re.compile(r"\s*\S+(?:\s+\Z)?")
+_PIECES_AT_ONCE = 64
 
 
 async def stream(
     clock: Callable[[], datetime], configured: bool, row: ProviderRow, model: ModelInfo, request: ModelRequest
 ) -> AsyncGenerator[Part, None]:
     """Answer the last user message, a word at a time. ``configured``: there are models, they only did not answer."""
-    for piece in _pieces.findall(answer(request.messages, clock(), configured=configured)):
+    pieces = _pieces.findall(answer(request.messages, clock(), configured=configured))
+    for count, piece in enumerate(pieces, 1):
         yield TextDelta(piece)
+        if count % _PIECES_AT_ONCE == 0:  # nothing here waits for a network, so a long answer would keep all others out
+            await asyncio.sleep(0)
     yield Ended("stop", Usage(0, 0, 0, 0, 0))
 
 
@@ -85,6 +90,8 @@ def reply(text: str, before: Sequence[str], now: datetime) -> str:
 # Arithmetic: a small evaluator over the syntax tree, exact in fractions, bounded in size.
 
 _LONGEST_EXPRESSION = 200
+_LONGEST_QUESTION = 2000
+"""What is longer is not looked at: the patterns below take time in the square of a text's length."""
 _LARGEST_BITS = 4096
 
 _spoken = (
@@ -108,6 +115,8 @@ _binary: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction | i
 
 def _calculate(text: str) -> str | None:
     """The result of ``text`` as a sentence; None if it is no arithmetic."""
+    if len(text) > _LONGEST_QUESTION:
+        return None
     for pattern, replacement in _spoken:
         text = pattern.sub(replacement, text)
     text = text.strip()

@@ -1,5 +1,6 @@
 """The offline assistant: honest about what it is, and right where it can be."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -108,6 +109,12 @@ def test_no_expression_raises_or_takes_long(text: str) -> None:
     assert say(text)
 
 
+@pytest.mark.parametrize("text", ["+" * 1_000_000 + "x", "a" + " " * 1_000_000 + "b", "(" * 1_000_000])
+def test_a_long_message_is_not_looked_at_for_longer(text: str) -> None:
+    """Anybody may send one, and everybody waits while it is read."""
+    assert say(text).startswith("I cannot answer that")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("echo Hello  World!", "Hello  World!"), ("Repeat after me: one\ntwo", "one\ntwo"), ("say é", "é")],
@@ -147,3 +154,20 @@ async def test_it_streams_words() -> None:
     texts = [part.text for part in parts if isinstance(part, TextDelta)]
     assert texts[:3] == ["I", " am", " Skynet's"]
     assert "".join(texts) == f"{NOT_CONFIGURED}\n\na b"
+
+
+async def test_a_long_answer_lets_others_in() -> None:
+    request = ModelRequest(messages=[user("echo " + "a " * 1000)])
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(take_turns())
+    async for _ in stream(lambda: NOW, False, OFFLINE, OFFLINE.models[0], request):
+        pass
+    other.cancel()
+    assert turns > 10
