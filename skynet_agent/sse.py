@@ -24,7 +24,8 @@ class SseDecoder:
         self._pieces: list[bytes] = []  # of the line that has no end yet
         self._data: list[bytes] = []  # of the event that has no end yet
         self._name = ""
-        self._size = 0  # of both
+        self._line_size = 0
+        self._data_size = 0  # a line counts one more than it holds: empty ones take memory too
         self._skip_lf = False
         self._at_start = True
 
@@ -38,17 +39,18 @@ class SseDecoder:
             self._skip_lf = False
             if data[0] == 0x0A:
                 data = data[1:]
-        if self._size > self._limit:
+        if self._line_size + self._data_size > self._limit:
             raise ValueError(f"an event is larger than {self._limit} bytes")
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not end:
             if data:
                 self._pieces.append(data)
-                self._size += len(data)
+                self._line_size += len(data)
             return []
         lines = (b"".join([*self._pieces, data[:end]]) if self._pieces else data[:end]).splitlines()
         self._skip_lf = data[-1] == 0x0D
         self._pieces = [data[end:]] if end < len(data) else []
+        self._line_size = len(data) - end
         return self._read(lines)
 
     def close(self) -> list[SseEvent]:
@@ -68,14 +70,18 @@ class SseDecoder:
                     data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
                     events.append(SseEvent(data, self._name))
                     self._data = []
+                    self._data_size = 0
                 self._name = ""
             elif line.startswith(b"data: "):
-                self._data.append(line[6:])
+                self._add(line[6:])
             elif line.startswith(b"data:"):
-                self._data.append(line[5:])
+                self._add(line[5:])
             elif line == b"data":
-                self._data.append(b"")
+                self._add(b"")
             elif line.startswith(b"event:"):
                 self._name = line[6:].decode("utf-8", "replace").removeprefix(" ")
-        self._size = sum(map(len, self._data)) + sum(map(len, self._pieces)) if self._data or self._pieces else 0
         return events
+
+    def _add(self, data: bytes) -> None:
+        self._data.append(data)
+        self._data_size += len(data) + 1

@@ -62,6 +62,22 @@ def test_an_unfinished_event_is_bounded() -> None:
             decoder.feed(b"data: xx\n")
 
 
+def test_lines_that_hold_nothing_count() -> None:
+    decoder = SseDecoder(limit_bytes=100)
+    with pytest.raises(ValueError, match="larger than 100 bytes"):
+        for _ in range(200):
+            decoder.feed(b"data:\n")
+
+
+def test_an_event_of_many_lines_costs_as_much_as_its_length() -> None:
+    """Looking at all that waits for each new piece would take minutes for these."""
+    decoder, line = SseDecoder(), b"data: x\n"
+    for _ in range(200_000):
+        assert decoder.feed(line) == []
+    assert decoder.feed(b"\n") == [SseEvent(b"\n".join([b"x"] * 200_000))]
+    assert decoder.feed(b"data: y\n\n") == [SseEvent(b"y")]
+
+
 def test_a_line_without_end_is_bounded() -> None:
     decoder = SseDecoder(limit_bytes=100)
     with pytest.raises(ValueError, match="larger than 100 bytes"):
