@@ -106,6 +106,8 @@ class Connection:
         self._in_flight = 0
         self._forms: OrderedDict[SessionKey, str] = OrderedDict()
         self._held: list[tuple[Callable[[int], bytes], bool]] | None = None
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._unread_pings = 0
 
     # What the socket calls.
 
@@ -125,8 +127,11 @@ class Connection:
             self._first_frame(data)
 
     def pong(self) -> None:
-        """The client has read what was sent before the last ping."""
-        self._release()
+        """The client has read what was sent before a ping: the oldest that is unanswered."""
+        if self._unread_pings:
+            self._unread_pings -= 1
+            if not self._unread_pings:
+                self._release()
 
     def closed(self) -> None:
         """The socket is gone. Runs that this client started go on."""
@@ -136,6 +141,7 @@ class Connection:
 
     def shut_down(self) -> None:
         """The gateway ends: say so, then close (OPENCLAW-V3 1.7)."""
+        self._release()
         shutdown = EncodedEvent("shutdown", {"reason": "gateway stopping", "restartExpectedMs": None})
         self.send_event(shutdown.with_seq, droppable=False)
         self._close(1012, "service restart")
@@ -180,14 +186,18 @@ class Connection:
     def hold_events(self) -> None:
         """Send no event before the client has read the answer to the request that is being handled.
 
-        OpenClaw's terminal interface says "waiting" once ``chat.send`` is answered, for good if the end of the run comes
-        in the same read of its socket. The ping goes out behind the answer, and a pong comes only from a later read.
+        OpenClaw's terminal interface says "waiting" once ``chat.send`` is answered, for good if the end of the run
+        comes in the same read of its socket. The ping goes out behind the answer, and a pong comes only from a later
+        read. A second answer meanwhile has to be read too, but nothing waits longer than for the first.
         """
-        if self._held is None and self.caller.client_mode == "ui":
+        if self.caller.client_mode != "ui":
+            return
+        loop = asyncio.get_running_loop()
+        if self._held is None:
             self._held = []
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._wire.ping)
-            loop.call_later(READ_TIMEOUT_S, self._release)
+            self._hold_timer = loop.call_later(READ_TIMEOUT_S, self._release)
+        self._unread_pings += 1
+        loop.call_soon(self._wire.ping)
 
     def hold(self, key: SessionKey, form: str) -> None:
         """Remember how this client writes a session's key: it drops events whose key is not exactly its own."""
@@ -206,6 +216,10 @@ class Connection:
         self._close(code, reason)
 
     def _release(self) -> None:
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+        self._unread_pings = 0
         held, self._held = self._held, None
         for frame, droppable in held or ():
             self.send_event(frame, droppable=droppable)
@@ -313,6 +327,7 @@ class Connection:
         was_ready = self._phase is Phase.READY
         self._phase = Phase.CLOSED
         self._cancel_deadline()
+        self._release()
         if was_ready:
             self._gateway.broadcaster.remove(self)
             self._gateway.presence.disconnected(self.caller, self.conn_id)

@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request as UpgradeRequest
-from websockets.protocol import Event
+from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 
 from skynet.gateway.connection import Connection, Gateway
@@ -150,7 +150,7 @@ class GatewaySocket(asyncio.Protocol):
 
     def ping(self) -> None:
         """Ask the peer for a pong, which it sends once it has read what was sent before."""
-        if not self._closing:
+        if not self._closing and self._protocol.state is State.OPEN:  # a close may have come that is not handled yet
             self._protocol.send_ping(b"")
             self._write_protocol_output()
 

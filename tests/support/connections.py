@@ -43,6 +43,7 @@ class FakeWire:
         self.connection: Connection
         self.sent: list[dict[str, Any]] = []
         self.buffered = 0
+        self.pings = 0
         self.limit_bytes = 0
         self.ended: tuple[int, str] | None = None
         self.paused_by: set[str] = set()
@@ -54,6 +55,9 @@ class FakeWire:
 
     def buffered_bytes(self) -> int:
         return self.buffered
+
+    def ping(self) -> None:
+        self.pings += 1
 
     def allow_frames_of(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes

@@ -12,7 +12,7 @@ from skynet.gateway.connection import MAX_HELD_KEYS, MAX_IN_FLIGHT, MAX_ROLE_REF
 from skynet_memory.ids import SessionKey
 from skynet_protocol.device import DeviceIdentity
 from tests.support.client import connect_params
-from tests.support.connections import TOKEN, Parts, connection_parts
+from tests.support.connections import TOKEN, FakeWire, Parts, connection_parts
 from tests.support.polling import until
 
 OUTBOUND = 10_000
@@ -197,6 +197,63 @@ async def test_a_frame_that_is_not_json_is_ignored(parts: Parts) -> None:
     wire.arrives(b"{}")
     assert wire.sent[-1]["id"] == "invalid"
     assert wire.ended is None
+
+
+# Events that wait until an answer was read.
+
+
+async def held(parts: Parts) -> FakeWire:
+    """A terminal interface's connection that has an answer to read before the event behind it."""
+    wire = await parts.ready(mode="ui", client_id="gateway-client")
+    wire.connection.hold_events()
+    wire.connection.send_event(event("agent"), droppable=False)
+    await until(lambda: wire.pings == 1)
+    assert not wire.events()
+    return wire
+
+
+async def test_events_wait_for_the_pong(parts: Parts) -> None:
+    wire = await held(parts)
+    wire.connection.send_event(event("chat"), droppable=False)
+    wire.connection.pong()
+    assert [(sent["event"], sent["seq"]) for sent in wire.events()] == [("agent", 1), ("chat", 2)]
+    wire.connection.send_event(event("tick"), droppable=True)
+    assert len(wire.events()) == 3
+
+
+async def test_two_answers_need_two_pongs(parts: Parts) -> None:
+    wire = await held(parts)
+    wire.connection.hold_events()
+    await until(lambda: wire.pings == 2)
+    wire.connection.pong()
+    assert not wire.events()
+    wire.connection.pong()
+    assert len(wire.events()) == 1
+
+
+async def test_events_do_not_wait_for_ever_nor_end_the_next_wait(parts: Parts) -> None:
+    wire = await held(parts)
+    await until(wire.events)
+    wire.connection.hold_events()
+    wire.connection.send_event(event("chat"), droppable=False)
+    wire.connection.pong()
+    wire.connection.pong()  # nobody asked for it
+    wire.connection.hold_events()
+    wire.connection.send_event(event("tick"), droppable=True)
+    assert [sent["event"] for sent in wire.events()] == ["agent", "chat"]
+
+
+async def test_the_end_is_told_even_if_events_wait(parts: Parts) -> None:
+    wire = await held(parts)
+    wire.connection.shut_down()
+    assert [sent["event"] for sent in wire.events()] == ["agent", "shutdown"]
+
+
+async def test_other_clients_do_not_wait(parts: Parts) -> None:
+    wire = await parts.ready()
+    wire.connection.hold_events()
+    wire.connection.send_event(event("agent"), droppable=False)
+    assert len(wire.events()) == 1
 
 
 # Keys as the client writes them.
