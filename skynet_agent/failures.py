@@ -20,6 +20,7 @@ from skynet_agent.errors import (
 )
 
 SHOWN_CHARACTERS = 500
+_status = re.compile(r"[45][0-9]{2}")
 
 _overflow = re.compile(
     r"context_length_exceeded|maximum context length|context (?:length|window|size)|(?:prompt|input) is too long"
@@ -59,7 +60,7 @@ def failure_of_object(provider: str, error: object) -> ProviderError:
     """The failure in an error object inside a stream that began with 200."""
     message, code, kind = _facts(error)
     text = f"{code} {kind}".lower()
-    if code.isdecimal() and 400 <= int(code) <= 599:
+    if _status.fullmatch(code):
         status = int(code)
     elif "rate_limit" in text or "quota" in text:
         status = 429

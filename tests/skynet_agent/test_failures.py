@@ -108,6 +108,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
         ({"message": "slow down", "code": 429}, RateLimited),
         ({"message": "slow down", "code": "rate_limit_exceeded"}, RateLimited),
         ({"message": "no", "code": "502"}, Overloaded),
+        ({"message": "no", "code": "9" * 5000}, Overloaded),
         ({"message": "no", "type": "authentication_error"}, AuthFailed),
         ({"message": "no", "type": "invalid_request_error"}, BadRequest),
         ({"message": "no", "code": "context_length_exceeded"}, ContextOverflow),
