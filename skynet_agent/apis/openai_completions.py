@@ -37,6 +37,10 @@ from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.requests import ModelRequest
 from skynet_agent.sse import SseDecoder, SseEvent
 
+MOST_TOKENS = 10_000_000_000
+"""Of one call. No model reads or writes as many; sums and prices of such counts still fit 64 bits."""
+MOST_CHARACTERS = 16 * 1024 * 1024
+"""Of one answer, with its thinking and its tool calls: some thirty times what models can write."""
 MISSING_RESULT = "No result: the call was interrupted."
 
 _encoder = msgspec.json.Encoder()
@@ -243,6 +247,7 @@ class StreamReader:
         self._usage: Usage | None = None
         self._calls: list[str] = []  # the id of each tool call, in our own numbering
         self._numbers: dict[int, int] = {}  # the wire's index → our number
+        self._characters = 0
         self._halves: dict[str, str] = {}  # a high surrogate that waits for its low one, by kind of delta
         self.ended = False
         self.failure: ProviderError | None = None
@@ -290,6 +295,9 @@ class StreamReader:
                     if choice.delta is not None:
                         self._read_delta(choice.delta, parts)
                     self._stop = choice.finish_reason or self._stop
+            if self._characters > MOST_CHARACTERS:
+                text = f"{self._provider}: the answer is longer than {MOST_CHARACTERS} characters"
+                return self._fail(parts, StreamCut(text, provider=self._provider))
         return parts
 
     def _decode(self, event: SseEvent) -> _Chunk:
@@ -307,9 +315,11 @@ class StreamReader:
     def _read_delta(self, delta: _Delta, parts: list[Part]) -> None:
         thinking = delta.reasoning_content or delta.reasoning
         if thinking and (thinking := self._whole("thinking", thinking)):
+            self._characters += len(thinking)
             parts.append(ThinkingDelta(thinking))
         text = delta.content or delta.refusal
         if text and (text := self._whole("text", text)):
+            self._characters += len(text)
             parts.append(TextDelta(text))
         parts.extend([self._tool_call(call) for call in delta.tool_calls or ()])
 
@@ -321,6 +331,7 @@ class StreamReader:
             arguments = "" if arguments is None else json.dumps(arguments)
         name = (function.name or "") if begins else ""
         identity = self._calls[number] if begins else ""
+        self._characters += len(arguments) + len(name) + len(identity) + (100 if begins else 1)
         return ToolCallDelta(
             number, _repair(identity), _repair(name), self._whole(f"arguments {number}", arguments) if arguments else ""
         )
@@ -375,8 +386,13 @@ def _repair(text: str) -> str:
 
 def _usage(usage: _Usage) -> Usage:
     details = usage.prompt_tokens_details or _PromptDetails()
-    prompt, output = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    cache_read = min(details.cached_tokens or usage.prompt_cache_hit_tokens or 0, prompt)
-    cache_write = min(details.cache_write_tokens or 0, prompt - cache_read)
+    prompt, output = _tokens(usage.prompt_tokens), _tokens(usage.completion_tokens)
+    cache_read = min(_tokens(details.cached_tokens or usage.prompt_cache_hit_tokens), prompt)
+    cache_write = min(_tokens(details.cache_write_tokens), prompt - cache_read)
     uncached = prompt - cache_read - cache_write
     return Usage(uncached, output, cache_read, cache_write, prompt + output)
+
+
+def _tokens(count: int | None) -> int:
+    """A count as far as it can be one: a number that no column holds must not cost the answer."""
+    return min(max(count or 0, 0), MOST_TOKENS)

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skynet_agent.apis.openai_completions import MISSING_RESULT, StreamReader, build_body, wire_messages
+from skynet_agent.apis.openai_completions import (
+    MISSING_RESULT,
+    MOST_CHARACTERS,
+    MOST_TOKENS,
+    StreamReader,
+    build_body,
+    wire_messages,
+)
 from skynet_agent.errors import AuthFailed, BadRequest, Overloaded, ProviderError, RateLimited, StreamCut
 from skynet_agent.events import Ended, Part, TextDelta, ThinkingDelta, ToolCallDelta
 from skynet_agent.messages import (
@@ -251,10 +258,30 @@ def test_text_thinking_and_usage() -> None:
         ),
         ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 99}}, Usage(0, 0, 10, 0, 10)),
         ({"prompt_tokens": 10, "prompt_tokens_details": None, "queue_time": 1.5}, Usage(10, 0, 0, 0, 10)),
+        ({"prompt_tokens": 2**64 - 1, "completion_tokens": -5}, Usage(MOST_TOKENS, 0, 0, 0, MOST_TOKENS)),
     ],
 )
 def test_usage(sent: dict[str, Any], usage: Usage) -> None:
     assert read(STOP, usage_chunk(**sent), DONE)[0] == [Ended("stop", usage)]
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": "x" * 1_000_000},
+        {"reasoning_content": "x" * 1_000_000},
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "x" * 1_000_000}}]},
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ["x" * 1_000_000]}}]},
+    ],
+)
+def test_an_answer_without_end_is_cut(delta: dict[str, Any]) -> None:
+    reader, piece = StreamReader("lab"), chunk(delta)
+    shown = 0
+    while not reader.ended:
+        shown += len(reader.feed(piece))
+        assert shown * 1_000_000 < MOST_CHARACTERS + 2_000_000
+    assert isinstance(reader.failure, StreamCut)
+    assert "longer than" in str(reader.failure)
 
 
 def test_the_last_usage_counts() -> None:
