@@ -20,6 +20,8 @@ from skynet_agent.messages import (
     Usage,
 )
 
+DEEPEST_ARGUMENTS = 100
+
 
 class _Call:
     __slots__ = ("fragments", "id", "name")
@@ -102,4 +104,19 @@ def _arguments(text: str) -> dict[str, Json]:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return {}
-    return cast("dict[str, Json]", value) if isinstance(value, dict) else {}
+    return cast("dict[str, Json]", value) if isinstance(value, dict) and _is_shallow(value) else {}
+
+
+def _is_shallow(arguments: Json) -> bool:
+    """Whether a message that holds them can be read again, by whoever and from however deep a call."""
+    level = [arguments]
+    for _ in range(DEEPEST_ARGUMENTS):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return True
+    return False

@@ -58,7 +58,15 @@ def test_a_message_can_be_had_at_any_time_and_begins_anew() -> None:
 
 
 def test_arguments_that_are_no_object_are_empty() -> None:
-    for arguments in ("", "{", "[1]", "null", "[" * 100_000):
+    for arguments in ("", "{", "[1]", "null", "[" * 100_000, '{"a":' * 101 + "1" + "}" * 101):
         it = draft()
         it.add(ToolCallDelta(0, "c", "exec", arguments))
         assert it.message("toolUse").content == [ToolCallBlock("c", "exec", {})]
+
+
+def test_arguments_may_be_nested() -> None:
+    it = draft()
+    it.add(ToolCallDelta(0, "c", "exec", '{"a":' * 100 + "1" + "}" * 100))
+    (call,) = it.message("toolUse").content
+    assert isinstance(call, ToolCallBlock)
+    assert list(call.arguments) == ["a"]
