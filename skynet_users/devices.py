@@ -8,7 +8,7 @@ never silently, and with the move every token it had is dead.
 import enum
 import hmac
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -18,7 +18,7 @@ from skynet_memory.database import Database, Row, Statements, Value
 from skynet_memory.ids import DeviceId, UserId, new_id
 from skynet_memory.ids import now_ms as current_ms
 from skynet_memory.secrets import Secret
-from skynet_users.errors import UnknownDevice, UnknownDeviceRole, UnknownPairingRequest
+from skynet_users.errors import BeyondOwnScopes, UnknownDevice, UnknownDeviceRole, UnknownPairingRequest
 from skynet_users.scopes import covers
 
 PENDING_MS: Final = 5 * 60 * 1000
@@ -311,14 +311,26 @@ class DeviceStore:
         )
         return [_read_pending(row) for row in rows]
 
-    async def approve(self, whose: Whose, request_id: str, *, now_ms: int | None = None) -> PairedDevice:
+    async def approve(
+        self, whose: Whose, request_id: str, *, within: Collection[str] | None = None, now_ms: int | None = None
+    ) -> PairedDevice:
         """Pair the device: its roles and scopes grow by the requested ones, and the role gets a new token.
+
+        Args:
+            within: the scopes of who approves, which may give no others; None for no such limit.
 
         Raises:
             UnknownPairingRequest: none, or too old.
+            BeyondOwnScopes: it asks for more than ``within``. The request goes on waiting.
         """
         at_ms, token = _at(now_ms), _new_token()
-        return await self._db.write(lambda tx: _approve(tx, _take_pending(tx, whose, request_id, at_ms), token, at_ms))
+
+        def work(tx: Statements) -> PairedDevice:
+            pending = _take_pending(tx, whose, request_id, at_ms)
+            _check_within(within, pending.scopes)
+            return _approve(tx, pending, token, at_ms)
+
+        return await self._db.write(work)
 
     async def reject(self, whose: Whose, request_id: str, *, now_ms: int | None = None) -> PendingPairing:
         """Drop the request, and return it.
@@ -352,12 +364,17 @@ class DeviceStore:
         role: str,
         scopes: Iterable[str] | None = None,
         *,
+        within: Collection[str] | None = None,
         now_ms: int | None = None,
     ) -> DeviceToken:
         """Replace the token of a role, by default with the same scopes.
 
+        Args:
+            within: as in ``approve``.
+
         Raises:
             UnknownDeviceRole: not paired for that role, or the scopes go beyond the approved ones.
+            BeyondOwnScopes: the scopes go beyond ``within``.
         """
         at_ms, token = _at(now_ms), _new_token()
         wanted = None if scopes is None else frozenset(scopes)
@@ -370,6 +387,7 @@ class DeviceStore:
             chosen = wanted if wanted is not None else frozenset(device.scopes if old is None else old.scopes)
             if not covers(device.scopes, chosen, role=role):
                 raise UnknownDeviceRole
+            _check_within(within, chosen)
             return _put_token(tx, device.owner, device_id, role, chosen, token, at_ms)
 
         return await self._db.write(work)
@@ -405,6 +423,13 @@ def _new_token() -> str:
 
 def _owner(whose: Whose) -> str | None:
     return None if isinstance(whose, Everyone) else whose
+
+
+def _check_within(within: Collection[str] | None, scopes: Iterable[str]) -> None:
+    """Nobody gives away more of an operator's scopes than the own ones."""
+    for scope in sorted(scopes):
+        if within is not None and scope.startswith("operator.") and not covers(within, (scope,), role="operator"):
+            raise BeyondOwnScopes(scope)
 
 
 def _decide(tx: Statements, owner: UserId, request: ConnectingDevice) -> Decision:

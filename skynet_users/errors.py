@@ -35,3 +35,11 @@ class UnknownDeviceRole(LookupError):
 
     def __init__(self) -> None:
         super().__init__("unknown deviceId/role")
+
+
+class BeyondOwnScopes(Exception):
+    """Somebody would give a device more than the own connection may do; ``scope`` is what that one lacks."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"missing scope: {scope}")
+        self.scope = scope

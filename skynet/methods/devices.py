@@ -29,7 +29,7 @@ from skynet_protocol.errors import DetailCode, RequestError
 from skynet_protocol.events import DevicePairResolvedEvent
 from skynet_users.caller import Caller
 from skynet_users.devices import EVERYONE, DeviceStore, DeviceToken, PairedDevice, Whose
-from skynet_users.errors import UnknownDevice, UnknownDeviceRole, UnknownPairingRequest
+from skynet_users.errors import BeyondOwnScopes, UnknownDevice, UnknownDeviceRole, UnknownPairingRequest
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +55,15 @@ class DeviceMethods:
         """Pair the device that asked; its next attempt to connect succeeds.
 
         Raises:
-            RequestError: ``unknown requestId``.
+            RequestError: ``unknown requestId``; ``missing scope: …``, the device asks for one that the caller's
+                connection lacks.
         """
         try:
-            device = await self._devices.approve(_whose(caller), params.request_id)
+            device = await self._devices.approve(_whose(caller), params.request_id, within=caller.scopes)
         except UnknownPairingRequest as exc:
             raise _not_found(exc) from exc
+        except BeyondOwnScopes as exc:
+            raise _forbidden(exc) from exc
         log.info("device %s paired as %s", device.device_id, device.role, extra={"user_id": device.owner})
         self._resolved(caller, device.owner, params.request_id, device.device_id, "approved")
         return DevicePairApproveResult(request_id=params.request_id, device=_paired(device))
@@ -99,13 +102,18 @@ class DeviceMethods:
         """Replace a token of one of the caller's own devices, and show it: whoever holds it is that device's person.
 
         Raises:
-            RequestError: ``unknown deviceId/role``, also for scopes beyond the approved ones.
+            RequestError: ``unknown deviceId/role``, also for scopes beyond the approved ones; ``missing scope: …``,
+                the token would have one that the caller's connection lacks.
         """
         scopes = None if isinstance(params.scopes, UnsetType) else params.scopes
         try:
-            token = await self._devices.rotate(caller.user_id, DeviceId(params.device_id), params.role, scopes)
+            token = await self._devices.rotate(
+                caller.user_id, DeviceId(params.device_id), params.role, scopes, within=caller.scopes
+            )
         except UnknownDeviceRole as exc:
             raise _not_found(exc) from exc
+        except BeyondOwnScopes as exc:
+            raise _forbidden(exc) from exc
         log.info("token of device %s rotated for %s", params.device_id, token.role, extra={"user_id": caller.user_id})
         return DeviceTokenRotateResult(
             device_id=params.device_id,
@@ -185,3 +193,7 @@ def _given(value: int | None) -> int | UnsetType:
 
 def _not_found(exc: Exception) -> RequestError:
     return RequestError(str(exc), details={"code": DetailCode.NOT_FOUND})
+
+
+def _forbidden(exc: BeyondOwnScopes) -> RequestError:
+    return RequestError(str(exc), details={"code": DetailCode.FORBIDDEN, "scope": exc.scope})

@@ -133,6 +133,36 @@ async def test_refusals(world: World, method: str, params: dict[str, Any], messa
     assert str(refused.value) == message and refused.value.error["code"] == "INVALID_REQUEST"
 
 
+async def test_nobody_gives_a_device_more_than_the_own_connection_may(world: World) -> None:
+    """Else a connection that may only pair would be an administrator by way of a device."""
+    await pair(world, world.admin, "d1", scopes=frozenset({"operator.admin"}))
+    request_id = await ask(world, world.admin, "d2", scopes=frozenset({"operator.pairing", "operator.write"}))
+    weak = replace(world.admin, scopes=frozenset({"operator.pairing"}))
+    before = await world.devices.get(world.admin.user_id, DeviceId("d1"))
+    for method, params, lacking in (
+        ("device.token.rotate", {"deviceId": "d1", "role": "operator"}, "operator.admin"),
+        ("device.token.rotate", {"deviceId": "d1", "role": "operator", "scopes": ["operator.read"]}, "operator.read"),
+        ("device.pair.approve", {"requestId": request_id}, "operator.write"),
+    ):
+        with pytest.raises(RefusedError, match=f"^missing scope: {lacking}$") as refused:
+            await world.call(weak, method, params)
+        assert refused.value.error["details"] == {"code": "FORBIDDEN", "scope": lacking}
+    assert await world.devices.get(world.admin.user_id, DeviceId("d1")) == before
+    rotated = await world.call(
+        weak, "device.token.rotate", {"deviceId": "d1", "role": "operator", "scopes": ["operator.pairing"]}
+    )
+    assert rotated["scopes"] == ["operator.pairing"]
+    # The request that was refused is still there for somebody who may.
+    approved = await world.call(world.admin, "device.pair.approve", {"requestId": request_id})
+    assert approved["device"]["scopes"] == ["operator.pairing", "operator.write"]
+
+
+async def test_who_may_only_pair_lets_a_node_in(world: World) -> None:
+    request_id = await ask(world, world.admin, "d1", role="node", scopes=frozenset({"camera"}))
+    weak = replace(world.admin, scopes=frozenset({"operator.pairing"}))
+    assert (await world.call(weak, "device.pair.approve", {"requestId": request_id}))["device"]["roles"] == ["node"]
+
+
 async def test_another_persons_devices_do_not_exist(world: World) -> None:
     await pair(world, world.admin, "d1", role="node", scopes=frozenset())
     request_id = await ask(world, world.admin, "d2")
