@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from skynet.config.schema import ProviderConfig, is_table, plain_type
+from skynet.config.schema import AuthConfig, ProviderConfig, is_table, plain_type
 from skynet_memory.secrets import Secret
 
 KeyPath = tuple[str | int, ...]
@@ -143,8 +143,11 @@ def dotted(path: KeyPath) -> str:
 
 def shown(value: object, kind: Any) -> str:
     """A value for an error message; ``***`` where a secret is expected, or may be inside."""
-    if plain_type(kind) in (Secret, ProviderConfig):
+    plain = plain_type(kind)
+    if plain in (Secret, AuthConfig, ProviderConfig):
         return "***"
+    if isinstance(value, str) and (is_table(plain) or get_origin(plain) is dict):
+        return "***"  # a secret that was put a level too high
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
     if isinstance(value, str):

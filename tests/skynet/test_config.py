@@ -348,6 +348,10 @@ timeout_s = "long"
             ("[gateway.auth]\ntoken = 123456", "gateway.auth.token", "***", "text"),
             ('[gateway.auth]\ntoken = "a\\nb"', "gateway.auth.token", "***", "text, without control characters"),
             ('providers.lab = "sk-secret"', "providers.lab", "***", "a table"),
+            ('providers = "sk-secret"', "providers", "***", "a table"),
+            ('gateway = "secret"', "gateway", "***", "a table"),
+            ('gateway.auth = "secret"', "gateway.auth", "***", "a table"),
+            ("gateway.auth = 123456", "gateway.auth", "***", "a table"),
         ],
     )
     def test_bad_values(self, home: Path, text: str, key: str, seen: str, allowed: str) -> None:
