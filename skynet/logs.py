@@ -106,9 +106,8 @@ class PlainFormatter(logging.Formatter):
         run_id = getattr(record, "run_id", "")
         about = f" run={run_id}" if run_id else ""
         # A record is one line: what a client sent may not pass for another one.
-        message = record.getMessage().translate(_CONTROLS)
-        line = f"{time} {record.levelname.lower():7} {_subsystem(record.name)}: {message}{about}"
-        return line + _traceback(self, record)
+        line = f"{time} {record.levelname.lower():7} {_subsystem(record.name)}: {record.getMessage()}{about}"
+        return line.translate(_CONTROLS) + _traceback(self, record)
 
 
 class PrivateRotatingFileHandler(logging.handlers.RotatingFileHandler):

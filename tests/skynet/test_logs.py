@@ -131,7 +131,8 @@ def test_plain_lines_on_the_stream() -> None:
 def test_a_message_cannot_forge_a_line(tmp_path: Path) -> None:
     stream = io.StringIO()
     configure_logging("info", tmp_path / "skynet.log", stream=stream)
-    log.info("client %s", "x\n12:00:00 error auth: forged\x1b[2J")
+    with log_context(run_id="r\n12:00:00 error auth: forged\x1b[2J"):
+        log.info("client %s", "x\n12:00:00 error auth: forged\x1b[2J")
     assert stream.getvalue().count("\n") == 1 and "\x1b" not in stream.getvalue()
     assert len(lines_of(tmp_path / "skynet.log")) == 1
 
