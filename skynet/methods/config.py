@@ -42,7 +42,8 @@ class ConfigMethods:
 
     @method("config.get")
     async def get(self, caller: Caller, params: ConfigGetParams) -> ConfigGetResult:
-        """The file as it is now, and what is in force. ``hash`` is the SHA-256 of the file's text.
+        """The file as it is now, and what is in force. ``hash`` is the SHA-256 of the file's text, secrets and all, so
+        only admins get it: with it, guesses of a password could be tried out. Others get that of nothing.
 
         ``valid`` is about the file: a broken one is not in force until the gateway starts again, and does not start.
         """
@@ -51,7 +52,7 @@ class ConfigMethods:
         if caller.role is not Role.ADMIN:
             gateway = {name: public["gateway"][name] for name in ("host", "port")}
             public = {"gateway": gateway, "agent": {"name": public["agent"]["name"]}}
-            file = _File(exists=file.exists, hash=file.hash, valid=file.valid)
+            file = _File(exists=file.exists, hash=_hash(b""), valid=file.valid)
         return ConfigGetResult(
             path=str(self._path),
             exists=file.exists,

@@ -88,6 +88,7 @@ async def test_others_see_where_the_gateway_is_and_no_more(world: World) -> None
     for caller in (world.user, world.child):
         result = await get(world, caller, TOML)
         assert (result["raw"], result["parsed"], result["resolved"]) == (None, None, {})
+        assert result["hash"] == hashlib.sha256(b"").hexdigest()
         assert result["config"] == {
             "gateway": {"host": "127.0.0.1", "port": 19001},
             "agent": {"name": "Assistant"},
