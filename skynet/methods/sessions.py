@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -326,11 +327,17 @@ class _Pages:
 
     def put(self, key: tuple[UserId, SessionsListParams], page: _Page) -> None:
         old = self._pages.pop(key, None)
-        self._bytes += len(page.body) - (len(old.body) if old is not None else 0)
+        self._bytes += _size(key[1], page) - (_size(key[1], old) if old is not None else 0)
         self._pages[key] = page
         while len(self._pages) > CACHED_PAGES or self._bytes > CACHED_BYTES:
-            _, oldest = self._pages.popitem(last=False)
-            self._bytes -= len(oldest.body)
+            (_, params), oldest = self._pages.popitem(last=False)
+            self._bytes -= _size(params, oldest)
+
+
+def _size(params: SessionsListParams, page: _Page) -> int:
+    """What an answer keeps in memory: the question is part of it, and may be as long as a frame."""
+    texts = (params.search, params.label, params.spawned_by, params.agent_id)
+    return len(page.body) + sum(sys.getsizeof(text) for text in texts)
 
 
 def _own_key(caller: Caller, text: str) -> SessionKey:

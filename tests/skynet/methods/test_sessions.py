@@ -130,7 +130,26 @@ async def test_kept_lists_are_bounded(world: World) -> None:
         assert not isinstance(made, msgspec.Raw)
         await made
     assert len(methods._pages._pages) == module.CACHED_PAGES
-    assert methods._pages._bytes == sum(len(page.body) for page in methods._pages._pages.values())
+    assert methods._pages._bytes == sum(module._size(key[1], page) for key, page in methods._pages._pages.items())
+
+
+async def test_a_long_question_is_not_kept(world: World) -> None:
+    """A frame may hold 25 MiB, and a person may ask for 512 different lists."""
+    methods = SessionMethods(
+        sessions=world.sessions,
+        transcripts=world.transcripts,
+        router=world.router,
+        abort_session=lambda owner, key: asyncio.sleep(0),
+        store_path="x",
+    )
+    for index in range(4):
+        made = methods.list_sessions(
+            world.admin, module.SessionsListParams(search=f"{index}" + "x" * (module.CACHED_BYTES // 2))
+        )
+        assert not isinstance(made, msgspec.Raw)
+        await made
+    assert len(methods._pages._pages) == 1
+    assert module.CACHED_BYTES // 2 < methods._pages._bytes < module.CACHED_BYTES
 
 
 async def test_a_page_costs_the_same_with_many_stored(world: World) -> None:
