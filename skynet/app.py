@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from msgspec import UNSET
 from starlette.applications import Starlette
 
-from skynet.config import Config, ModelConfig, ProviderConfig
+from skynet.config import DEFAULT_FILE_NAME, Config, ModelConfig, ProviderConfig
 from skynet.gateway.auth import Admission, Authenticator
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import Commands
@@ -48,7 +49,7 @@ from skynet.version import VERSION
 from skynet_agent.providers import ModelInfo, Price, ProviderRow, known_provider
 from skynet_agent.router import Router
 from skynet_memory.database import Database
-from skynet_memory.ids import DEFAULT_AGENT, ConnId, now_ms
+from skynet_memory.ids import DEFAULT_AGENT, ConnId, Role, now_ms
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.sessions import SessionStore
@@ -265,6 +266,7 @@ class Greeter:
     def greet(self, admission: Admission, conn_id: ConnId) -> HelloOk:
         """The answer to a ``connect`` that succeeded."""
         caller, config = admission.caller, self._config
+        sees_paths = caller.role is Role.ADMIN
         return HelloOk(
             protocol=PROTOCOL_VERSION,
             server=ServerInfo(version=VERSION, conn_id=conn_id),
@@ -274,8 +276,8 @@ class Greeter:
                 health=self._health.latest(caller),
                 state_version=self._versions.wire(),
                 uptime_ms=int((time.monotonic() - self._started_s) * 1000),
-                config_path=str(config.file or config.home / "skynet.toml"),
-                state_dir=str(config.home),
+                config_path=str(config.file or config.home / DEFAULT_FILE_NAME) if sees_paths else UNSET,
+                state_dir=str(config.home) if sees_paths else UNSET,
                 session_defaults=SessionDefaults(
                     default_agent_id=DEFAULT_AGENT,
                     main_key="main",

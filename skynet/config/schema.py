@@ -38,7 +38,8 @@ class AuthConfig(Section, frozen=True, kw_only=True):
 
     mode: Literal["token", "password", "none"] = "token"
     """``token``: the gateway token. ``password``: the password below. ``none``: no secret, loopback only. A paired
-    device's own token, and a person's ``sk-sky-…`` token, are accepted in every mode. Default ``token``."""
+    device's own token, and with a device a person's ``sk-sky-…`` token, are accepted in every mode. Default
+    ``token``."""
 
     token: Secret = Secret("")
     """The gateway token. Default empty: generated at the first start, kept in ``gateway.token`` under the state
