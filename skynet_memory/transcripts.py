@@ -14,6 +14,9 @@ from skynet_memory.ids import EntryId, SessionId, SessionKey, UserId, new_id, no
 from skynet_memory.previews import LAST_MESSAGE_CHARS, TITLE_CHARS, role_and_text, shorten
 from skynet_memory.sessions import topic
 
+HISTORY_BYTES: Final = 64 * 1024 * 1024
+"""Payload of one answer. An entry may hold images of 25 MiB, and whoever reads decodes all that it gets."""
+
 EntryKind: TypeAlias = Literal["message", "tool_call", "tool_result", "compaction", "model_change"]
 
 
@@ -57,12 +60,14 @@ class TranscriptStore:
         limit: int,
         before: EntryId | None = None,
         include_covered: bool = False,
+        max_bytes: int = HISTORY_BYTES,
     ) -> list[Entry]:
         """The last ``limit`` entries of the current branch (or of the branch that leads to ``before``), oldest first.
 
-        Empty if there is no such transcript. Transcripts of before a reset are found by their own session id.
+        Fewer if they hold more than ``max_bytes`` together, but at least one. Empty if there is no such transcript.
+        Transcripts of before a reset are found by their own session id.
         """
-        return await self._db.read(lambda tx: _branch(tx, owner, session_id, limit, before, include_covered))
+        return await self._db.read(lambda tx: _branch(tx, owner, session_id, limit, before, include_covered, max_bytes))
 
     async def append(
         self,
@@ -96,14 +101,19 @@ class TranscriptStore:
         return await self._db.write(work)
 
     async def tail(self, owner: UserId, keys: Sequence[SessionKey], limit: int) -> dict[SessionKey, list[Entry]]:
-        """The last ``limit`` entries of several sessions, oldest first; a key without a session is left out."""
+        """The last ``limit`` entries of several sessions, oldest first; a key without a session is left out.
+
+        All together hold no more than ``HISTORY_BYTES``, save that each has its last entry.
+        """
 
         def work(tx: Statements) -> dict[SessionKey, list[Entry]]:
             tails: dict[SessionKey, list[Entry]] = {}
+            left = HISTORY_BYTES
             for key in keys:
                 row = tx.fetchone("SELECT session_id FROM sessions WHERE owner = ? AND key = ?", (owner, key))
                 if row is not None:
-                    tails[key] = _branch(tx, owner, row["session_id"], limit, None, False)
+                    tails[key] = _branch(tx, owner, row["session_id"], limit, None, False, left)
+                    left -= sum(len(entry.payload) for entry in tails[key])
             return tails
 
         return await self._db.read(work)
@@ -202,12 +212,13 @@ _FIND_LEAF: Final = """
 
 _BRANCH: Final = """
     WITH RECURSIVE branch AS (
-        SELECT *, 1 AS depth FROM entries
+        SELECT *, 1 AS depth, length(payload) AS size FROM entries
             WHERE id = :leaf AND owner = :owner AND session_id = :session_id
                 AND (:include_covered OR covered_by IS NULL)
         UNION ALL
-        SELECT e.*, depth + 1 FROM branch JOIN entries e ON e.id = branch.parent_id
-            WHERE depth < :limit AND e.owner = :owner AND (:include_covered OR e.covered_by IS NULL)
+        SELECT e.*, depth + 1, size + length(e.payload) FROM branch JOIN entries e ON e.id = branch.parent_id
+            WHERE depth < :limit AND size + length(e.payload) <= :max_bytes
+                AND e.owner = :owner AND (:include_covered OR e.covered_by IS NULL)
     )
     SELECT * FROM branch ORDER BY depth DESC
 """
@@ -226,7 +237,13 @@ _WALK: Final = """
 
 
 def _branch(
-    tx: Statements, owner: UserId, session_id: SessionId, limit: int, before: EntryId | None, include_covered: bool
+    tx: Statements,
+    owner: UserId,
+    session_id: SessionId,
+    limit: int,
+    before: EntryId | None,
+    include_covered: bool,
+    max_bytes: int,
 ) -> list[Entry]:
     if limit < 1:
         return []
@@ -246,6 +263,7 @@ def _branch(
             "session_id": session_id,
             "limit": limit,
             "include_covered": include_covered,
+            "max_bytes": max_bytes,
         },
     )
     return [_read_entry(row) for row in rows]

@@ -81,6 +81,23 @@ async def test_tail(store: Database, transcripts: TranscriptStore, ada: UserId) 
     assert {name: texts(entries) for name, entries in tails.items()} == {key(ada): ["1", "2"], key(ada, "empty"): []}
 
 
+async def test_an_answer_is_bounded_in_bytes(
+    store: Database, transcripts: TranscriptStore, ada: UserId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = await fill(transcripts, ada, 5)
+    sid, size = await session_id(store, ada), len(added[0].payload) + len(added[1].payload)
+    assert texts(await transcripts.history(ada, sid, limit=10, max_bytes=2 * size)) == ["1", "2", "3", "4"]
+    assert texts(await transcripts.history(ada, sid, limit=10, max_bytes=2 * size - 1)) == ["2", "3", "4"]
+    assert texts(await transcripts.history(ada, sid, limit=10, max_bytes=0)) == ["4"]
+    other = key(ada, "other")
+    await SessionStore(store).get_or_create(ada, other)
+    await transcripts.append(ada, other, message("user", "0"))
+    await transcripts.append(ada, other, message("assistant", "1"))
+    monkeypatch.setattr("skynet_memory.transcripts.HISTORY_BYTES", size)
+    tails = await transcripts.tail(ada, [key(ada), other], 10)
+    assert {name: texts(entries) for name, entries in tails.items()} == {key(ada): ["3", "4"], other: ["1"]}
+
+
 async def test_truncating_covers_and_removes_nothing(
     store: Database, transcripts: TranscriptStore, ada: UserId
 ) -> None:
