@@ -47,11 +47,17 @@ def parse_wire_key(key: str, *, default_agent: str = "main", main_key: str = "ma
     """The session that ``key`` means. ``main`` is an alias of ``main_key``, alone and as an agent's session.
 
     Raises:
-        RequestError: ``malformed session key "…"``: empty, longer than 512 characters, with control characters, or
+        RequestError: ``malformed session key "…"``: empty, longer than 512 characters (blanks round it too: clients get
+            their keys back as they wrote them), with control characters, or
             with a prefix that promises an agent and does not name one.
     """
     text = key.strip().lower()
-    if not text or len(text) > MAX_KEY_LENGTH or any(_is_forbidden(character) for character in text):
+    if (
+        not text
+        or len(key) > MAX_KEY_LENGTH
+        or len(text) > MAX_KEY_LENGTH
+        or any(_is_forbidden(character) for character in text)
+    ):
         raise malformed_key(key)
     parts = text.split(":", 2)
     if parts[0] == "agent":

@@ -99,6 +99,9 @@ def test_the_key_is_named_as_it_came():
 
 def test_the_longest_key():
     assert parse_wire_key("x" * 512) == WireKey("main", "x" * 512)
+    assert parse_wire_key(" " * 508 + "main") == WireKey("main", "main")
+    with pytest.raises(RequestError, match="malformed session key"):
+        parse_wire_key(" " * 509 + "main")
 
 
 def test_agent_ids():
