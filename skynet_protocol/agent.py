@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from skynet_protocol.params import NonEmptyStr, NonNegativeInt, Params, Result
+from skynet_protocol.params import NonEmptyStr, NonNegativeInt, Params, Result, RunIdText
 
 DEFAULT_WAIT_MS = 30_000
 
@@ -25,7 +25,7 @@ class AgentParams(Params, frozen=True):
     """One turn of an agent. ``timeout`` is in seconds, 0 is none; ``idempotency_key`` becomes the run's id."""
 
     message: NonEmptyStr
-    idempotency_key: NonEmptyStr
+    idempotency_key: RunIdText
     agent_id: NonEmptyStr = ""
     to: str = ""
     reply_to: str = ""
@@ -116,7 +116,7 @@ class AgentFailed(Result):
 
 
 class AgentWaitParams(Params, frozen=True):
-    run_id: NonEmptyStr
+    run_id: RunIdText
     timeout_ms: NonNegativeInt = DEFAULT_WAIT_MS
 
 

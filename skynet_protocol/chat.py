@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from skynet_protocol.errors import DetailCode, RequestError, shorten
-from skynet_protocol.params import NonEmptyStr, NonNegativeInt, Params, Result
+from skynet_protocol.params import NonEmptyStr, NonNegativeInt, Params, Result, RunIdText
 
 MAX_ATTACHMENT_BYTES = 5_000_000
 """Of one attachment, decoded."""
+MAX_NAMED = 20
+"""Dropped attachments whose names are kept: a frame has room for a million."""
 
 
 class ChatHistoryParams(Params, frozen=True):
@@ -39,7 +41,7 @@ class ChatSendParams(Params, frozen=True):
 
     session_key: NonEmptyStr
     message: str
-    idempotency_key: NonEmptyStr
+    idempotency_key: RunIdText
     thinking: str = ""
     deliver: bool = False
     attachments: tuple[Any, ...] = ()
@@ -55,7 +57,7 @@ class ChatSendResult(Result):
 
 class ChatAbortParams(Params, frozen=True):
     session_key: NonEmptyStr
-    run_id: NonEmptyStr | UnsetType = UNSET
+    run_id: RunIdText | UnsetType = UNSET
 
 
 class ChatAbortResult(Result):
@@ -103,7 +105,7 @@ class ImageAttachment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachments:
-    """``dropped`` names what was no image, for the log."""
+    """``dropped`` names what was no image, for the log; of many only the first."""
 
     images: tuple[ImageAttachment, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -128,7 +130,8 @@ def decode_attachments(items: Iterable[Any]) -> Attachments:
         decoded = _decode_attachment(label, data)
         mime_type = sniff_image(decoded)
         if mime_type is None:
-            dropped.append(label)
+            if len(dropped) < MAX_NAMED:
+                dropped.append(label)
         else:
             images.append(ImageAttachment(mime_type=mime_type, data=data, size_bytes=len(decoded)))
     return Attachments(images=tuple(images), dropped=tuple(dropped))

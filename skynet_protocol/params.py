@@ -18,6 +18,8 @@ MAX_SAFE_INTEGER = 2**53 - 1
 """The greatest integer that a JavaScript client can hold; also keeps every integer of the wire inside SQLite's."""
 
 NonEmptyStr = Annotated[str, Meta(min_length=1)]
+RunIdText = Annotated[str, Meta(min_length=1, max_length=512)]
+"""A run's id, which its client chooses: every event of the run carries it, and it is remembered for a day."""
 NonNegativeInt = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
 PositiveInt = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 

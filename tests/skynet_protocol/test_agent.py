@@ -49,6 +49,7 @@ def test_every_field_of_openclaws():
         ({"label": None}, "at /label: must be string"),
         ({"timeout": -1}, "at /timeout: must be >= 0"),
         ({"timeout": 1.5}, "at /timeout: must be integer"),
+        ({"idempotencyKey": "k" * 513}, "at /idempotencyKey: must NOT have more than 512 characters"),
         ({"inputProvenance": {}}, "at /inputProvenance: must have required property 'kind'"),
         (
             {"inputProvenance": {"kind": "external_user", "x": 1}},

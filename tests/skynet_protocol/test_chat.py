@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from skynet_protocol.chat import (
     MAX_ATTACHMENT_BYTES,
+    MAX_NAMED,
     Attachments,
     ChatAbortParams,
     ChatAbortResult,
@@ -197,6 +198,19 @@ def test_what_is_no_image_is_dropped_and_named():
         ]
     )
     assert found == Attachments(dropped=("report.png", "file", "attachment-3"))
+    assert len(decode_attachments([{"content": b64(b"text")}] * 1000).dropped) == MAX_NAMED
+
+
+def test_a_run_id_is_bounded():
+    """It is in every event of the run, and is remembered."""
+    decoder = msgspec.json.Decoder(ChatSendParams)
+    for length, fits in ((512, True), (513, False), (1_000_000, False)):
+        raw = b'{"sessionKey":"main","message":"m","idempotencyKey":"%b"}' % (b"k" * length)
+        if fits:
+            assert decode_params(raw, decoder, "chat.send").idempotency_key == "k" * length
+        else:
+            with pytest.raises(RequestError, match="at /idempotencyKey: must NOT have more than 512 characters"):
+                decode_params(raw, decoder, "chat.send")
 
 
 @pytest.mark.parametrize("item", [None, 5, "x", [], {}, {"content": None}, {"content": ""}, {"content": {"a": 1}}])
