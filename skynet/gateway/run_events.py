@@ -22,12 +22,15 @@ from skynet_protocol.events import (
 
 COALESCE_S = 0.05
 """At least this long between two deltas of a run after its first: a delta carries the whole text so far."""
+DELTA_CHARS_PER_S = 1_000_000
+"""What the deltas of one run may carry to a connection; a very long text is told less often, so that the cost of telling
+it does not grow with the square of its length."""
 
 
 class RunEvents:
     """Publishes one run. ``agent`` comes before the ``chat`` event made from it; both share one counter from 1.
 
-    The first delta leaves at once, later ones at most every :data:`COALESCE_S`; what a delta did not carry is in the
+    The first delta leaves at once, later ones at most every :data:`COALESCE_S`, and slower for a very long text; what a delta did not carry is in the
     final event.
     """
 
@@ -108,7 +111,7 @@ class RunEvents:
         self._text = [text]
         delta = text[self._sent_chars :]
         self._sent_chars = len(text)
-        self._next_flush = asyncio.get_running_loop().time() + COALESCE_S
+        self._next_flush = asyncio.get_running_loop().time() + COALESCE_S + len(text) / DELTA_CHARS_PER_S
         self._agent("assistant", AssistantData(text=text, delta=delta))
         self._chat("delta", message=assistant_message(text, self._clock()))
 
