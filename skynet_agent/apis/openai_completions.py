@@ -62,7 +62,7 @@ async def stream(
             if row.api_key:
                 said = said.replace(row.api_key.reveal().encode(), b"***")
             raise failure_of_answer(row.name, answer.status, answer.headers, said, clock())
-        reader = StreamReader(row.name)
+        reader = StreamReader(row.name, secret=row.api_key.reveal().encode())
         while not reader.ended:
             try:
                 data = await answer.read()
@@ -238,10 +238,14 @@ class StreamReader:
 
     Once ``ended``, either the last part was ``Ended`` or ``failure`` says what went wrong: an error object in the
     stream, something that is no chunk, or no end. The rest is ignored.
+
+    Args:
+        secret: what nobody is shown, should the provider repeat it.
     """
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, *, secret: bytes = b"") -> None:
         self._provider = provider
+        self._secret = secret
         self._sse = SseDecoder()
         self._stop = ""
         self._usage: Usage | None = None
@@ -280,6 +284,8 @@ class StreamReader:
         for event in events:
             if self.ended:
                 break
+            if self._secret and self._secret in event.data:
+                event = event._replace(data=event.data.replace(self._secret, b"***"))
             if event.data == b"[DONE]":
                 return self._end(parts)
             try:

@@ -284,6 +284,15 @@ def test_an_answer_without_end_is_cut(delta: dict[str, Any]) -> None:
     assert "longer than" in str(reader.failure)
 
 
+@pytest.mark.parametrize(
+    "sent", [b'data: {"error":{"message":"bad key sk-1"}}', b"data: <sk-1>", b'event: error\ndata: "sk-1"']
+)
+def test_no_failure_shows_the_key(sent: bytes) -> None:
+    reader = StreamReader("lab", secret=b"sk-1")
+    assert [*reader.feed(sent + b"\n\n"), *reader.close()] == []
+    assert "***" in str(reader.failure) and "sk-1" not in str(reader.failure)
+
+
 def test_the_last_usage_counts() -> None:
     first, last = ({"prompt_tokens": 5, "completion_tokens": n} for n in (1, 2))
     assert read(chunk(usage=first), chunk(reason="stop", usage=last), DONE)[0] == [Ended("stop", Usage(5, 2, 0, 0, 7))]
