@@ -100,7 +100,7 @@ class SessionMethods:
             owner,
             SessionQuery(
                 limit=params.limit or None,
-                active_since_ms=now - active_ms if active_ms is not None else None,
+                active_since_ms=max(0, now - active_ms) if active_ms is not None else None,
                 search=params.search.strip(),
                 label=params.label.strip() if params.label else "",
                 agent_id=AgentId(params.agent_id.strip().lower()) if params.agent_id else None,

@@ -75,6 +75,7 @@ async def test_list_is_newest_first_and_filters(world: World) -> None:
     assert await names(agentId="MAIN") == ["discord:group:7", "two", "one"]
     assert await names(agentId="other") == []
     assert await names(activeMinutes=5) == ["discord:group:7", "two", "one"]
+    assert await names(activeMinutes=2**53 - 1) == await names()
     kinds = {row["key"]: row["kind"] for row in (await world.call(world.admin, "sessions.list"))["sessions"]}
     assert kinds["agent:main:discord:group:7"] == "group" and kinds["agent:main:two"] == "direct"
 
