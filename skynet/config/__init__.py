@@ -30,7 +30,6 @@ from skynet.config.schema import (
     PriceConfig,
     ProviderConfig,
     RegistryRow,
-    UsersConfig,
     config_to_public,
     is_loopback,
 )
@@ -57,7 +56,6 @@ __all__ = [
     "ProblemKind",
     "ProviderConfig",
     "RegistryRow",
-    "UsersConfig",
     "config_to_public",
     "ensure_gateway_token",
     "ensure_home",

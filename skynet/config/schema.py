@@ -206,14 +206,6 @@ class DatabaseConfig(Section, frozen=True, kw_only=True):
     each write. Default ``NORMAL``."""
 
 
-class UsersConfig(Section, frozen=True, kw_only=True):
-    """``[users]``: people the gateway does not know yet."""
-
-    unknown: Literal["approve", "create", "refuse"] = "approve"
-    """What happens to a stranger on a chat channel: wait for an admin's approval, become a user, or be refused. Default
-    ``approve``."""
-
-
 class LoggingConfig(Section, frozen=True, kw_only=True):
     """``[logging]``: what the gateway writes down of itself."""
 
@@ -237,7 +229,6 @@ class Config(Section, frozen=True, kw_only=True):
 
     providers: dict[str, ProviderConfig] = msgspec.field(default_factory=dict)
     database: DatabaseConfig = DatabaseConfig()
-    users: UsersConfig = UsersConfig()
     logging: LoggingConfig = LoggingConfig()
 
     home: Path = Path()

@@ -338,7 +338,6 @@ timeout_s = "long"
             ('[database]\nsynchronous = "full"', "database.synchronous", '"full"', '"NORMAL", "FULL"'),
             ("[database]\npath = 1", "database.path", "1", "a path"),
             ('[database]\npath = "a\\u0000b"', "database.path", '"a?b"', "a path, without control characters"),
-            ('[users]\nunknown = "ask"', "users.unknown", '"ask"', '"approve", "create", "refuse"'),
             ("agent = 1", "agent", "1", "a table"),
             ("providers = 1", "providers", "1", "a table"),
             ("pools.x = []", "pools.x", "an empty list", "at least one model"),
