@@ -23,15 +23,15 @@ from skynet_protocol.events import (
 COALESCE_S = 0.05
 """At least this long between two deltas of a run after its first: a delta carries the whole text so far."""
 DELTA_CHARS_PER_S = 1_000_000
-"""What the deltas of one run may carry to a connection; a very long text is told less often, so that the cost of telling
-it does not grow with the square of its length."""
+"""What the deltas of one run may carry to a connection: a very long text is told less often, so that the cost of
+telling it does not grow with the square of its length."""
 
 
 class RunEvents:
     """Publishes one run. ``agent`` comes before the ``chat`` event made from it; both share one counter from 1.
 
-    The first delta leaves at once, later ones at most every :data:`COALESCE_S`, and slower for a very long text; what a delta did not carry is in the
-    final event.
+    The first delta leaves at once, later ones at most every :data:`COALESCE_S`, and slower for a very long text. What a
+    delta did not carry is in the final event.
     """
 
     def __init__(
