@@ -470,6 +470,30 @@ def check_log(answer: dict[str, Any], person: Person) -> None:
     assert {line["userId"] for line in lines} == {person.user}
 
 
+async def test_anothers_full_key_is_refused(ada: Person, other: Person) -> None:
+    names = await live(ada)
+    message = {"message": "say=mine", "idempotencyKey": "k"}
+    for key in (names.main_key, names.session_key, names.others().main_key):
+        calls = [
+            ("chat.history", {"sessionKey": key}),
+            ("chat.send", {"sessionKey": key, **message}),
+            ("chat.abort", {"sessionKey": key}),
+            ("agent", {"sessionKey": key, **message}),
+        ]
+        if other.role is Role.ADMIN:
+            calls += [
+                ("chat.inject", {"sessionKey": key, "message": "x"}),
+                *((f"sessions.{name}", {"key": key}) for name in ("patch", "reset", "delete", "compact")),
+            ]
+        for method, params in calls:
+            error = (await ask(other.client, method, params))["error"]
+            assert (error["message"], error["details"]) == (f"no session found: {key}", {"code": "NOT_FOUND"}), method
+        with pytest.raises(Refused, match=f"No session found: {key}"):
+            await other.client.call("sessions.resolve", {"key": key})
+        preview = await other.client.call("sessions.preview", {"keys": [key]})
+        assert preview["previews"] == [{"key": key, "status": "missing", "items": []}]
+
+
 async def test_no_event_of_one_reaches_another(ada: Person, other: Person) -> None:
     await other.client.call("ping")
     counts = [len(client.events) for client in other.clients]
