@@ -41,6 +41,7 @@ MOST_TOKENS = 10_000_000_000
 """Of one call. No model reads or writes as many; sums and prices of such counts still fit 64 bits."""
 MOST_CHARACTERS = 16 * 1024 * 1024
 """Of one answer, with its thinking and its tool calls: some thirty times what models can write."""
+SHORTEST_KEY = 8
 MISSING_RESULT = "No result: the call was interrupted."
 
 _encoder = msgspec.json.Encoder()
@@ -59,8 +60,7 @@ async def stream(
     async with http.post(row, "/chat/completions", body, headers) as answer:
         if not 200 <= answer.status < 300:
             said = await answer.read_error()
-            if row.api_key:
-                said = said.replace(row.api_key.reveal().encode(), b"***")
+            said = _without(row.api_key.reveal().encode(), said)
             raise failure_of_answer(row.name, answer.status, answer.headers, said, clock())
         reader = StreamReader(row.name, secret=row.api_key.reveal().encode())
         while not reader.ended:
@@ -240,7 +240,7 @@ class StreamReader:
     stream, something that is no chunk, or no end. The rest is ignored.
 
     Args:
-        secret: what nobody is shown, should the provider repeat it.
+        secret: what no failure shows, should the provider repeat it.
     """
 
     def __init__(self, provider: str, *, secret: bytes = b"") -> None:
@@ -284,8 +284,6 @@ class StreamReader:
         for event in events:
             if self.ended:
                 break
-            if self._secret and self._secret in event.data:
-                event = event._replace(data=event.data.replace(self._secret, b"***"))
             if event.data == b"[DONE]":
                 return self._end(parts)
             try:
@@ -293,7 +291,7 @@ class StreamReader:
             except StreamCut as exc:
                 return self._fail(parts, exc)
             if chunk.error is not None or event.name == "error" or chunk.object == "error":
-                return self._fail(parts, failure_of_object(self._provider, chunk.error or {"message": chunk.message}))
+                return self._fail(parts, self._failure_in(event))
             if chunk.usage is not None:
                 self._usage = _usage(chunk.usage)
             for choice in chunk.choices or ():
@@ -306,6 +304,14 @@ class StreamReader:
                 return self._fail(parts, StreamCut(text, provider=self._provider))
         return parts
 
+    def _failure_in(self, event: SseEvent) -> ProviderError:
+        """The failure that an event tells, in its own words but for the key."""
+        try:
+            chunk = self._decode(event._replace(data=_without(self._secret, event.data)))
+        except StreamCut as exc:
+            return exc
+        return failure_of_object(self._provider, chunk.error or {"message": chunk.message})
+
     def _decode(self, event: SseEvent) -> _Chunk:
         try:
             return _decoder.decode(event.data)
@@ -314,7 +320,7 @@ class StreamReader:
         try:  # lone surrogates and broken UTF-8 are repaired further on; strict decoders refuse them
             return msgspec.convert(json.loads(event.data.decode("utf-8", "replace")), _Chunk)
         except (ValueError, RecursionError) as exc:
-            shown = event.data[:80].decode("utf-8", "replace")
+            shown = _without(self._secret, event.data)[:80].decode("utf-8", "replace")
             text = f"{self._provider}: a chunk that makes no sense: {shown!r}"
             raise StreamCut(text, provider=self._provider) from exc
 
@@ -379,6 +385,11 @@ class StreamReader:
     def _fail(self, parts: list[Part], failure: ProviderError) -> list[Part]:
         self.ended, self.failure = True, failure
         return parts
+
+
+def _without(secret: bytes, data: bytes) -> bytes:
+    """``data`` without the key. One as short as those of local servers (``x``) is none, and part of many words."""
+    return data.replace(secret, b"***") if len(secret) >= SHORTEST_KEY else data
 
 
 def _repair(text: str) -> str:

@@ -285,12 +285,17 @@ def test_an_answer_without_end_is_cut(delta: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [b'data: {"error":{"message":"bad key sk-1"}}', b"data: <sk-1>", b'event: error\ndata: "sk-1"']
+    "sent", [b'data: {"error":{"message":"bad key sk-12345"}}', b"data: <sk-12345>", b'event: error\ndata: "sk-12345"']
 )
 def test_no_failure_shows_the_key(sent: bytes) -> None:
-    reader = StreamReader("lab", secret=b"sk-1")
+    reader = StreamReader("lab", secret=b"sk-12345")
     assert [*reader.feed(sent + b"\n\n"), *reader.close()] == []
-    assert "***" in str(reader.failure) and "sk-1" not in str(reader.failure)
+    assert "***" in str(reader.failure) and "sk-12345" not in str(reader.failure)
+
+
+def test_an_answer_may_hold_what_is_the_key_of_a_local_server() -> None:
+    reader = StreamReader("lab", secret=b"x")
+    assert reader.feed(text("x marks the spot") + STOP + DONE) == [TextDelta("x marks the spot"), ENDED]
 
 
 def test_the_last_usage_counts() -> None:
