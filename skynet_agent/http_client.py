@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -135,8 +136,11 @@ class HttpClient:
         except aiohttp.ConnectionTimeoutError as exc:
             text = f"{row.name}: no connection to {_place(url)} within {row.connect_timeout_s:g} s"
             raise ProviderTimeout(text, provider=row.name) from exc
-        except aiohttp.ClientConnectorError as exc:
+        except aiohttp.ClientSSLError as exc:
             raise ConnectFailed(f"{row.name}: no connection to {_place(url)}: {exc}", provider=row.name) from exc
+        except aiohttp.ClientConnectorError as exc:
+            text = f"{row.name}: no connection to {_place(url)}: {_reason(exc)}"
+            raise ConnectFailed(text, provider=row.name) from exc
         except TimeoutError as exc:
             raise _silent(row) from exc
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as exc:
@@ -177,6 +181,11 @@ def _place(url: str) -> str:
     """Scheme, host and port of ``url``: the rest may hold credentials."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _reason(error: OSError) -> str:
+    """``Connection refused`` and the like: aiohttp's own words repeat the address, in its own terms."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
 def _silent(row: ProviderRow) -> ProviderTimeout:
