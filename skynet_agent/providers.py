@@ -28,7 +28,11 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """A model as its provider offers it; None and empty mean unknown."""
+    """A model as its provider offers it; None and empty mean unknown.
+
+    ``max_output_tokens`` is told to the provider with every request, which some count against a quota: a vendor's row
+    leaves it to the vendor.
+    """
 
     id: str
     name: str = ""
@@ -81,7 +85,6 @@ KNOWN_PROVIDERS: tuple[ProviderRow, ...] = (
                 id="gpt-5.1",
                 name="GPT-5.1",
                 context_window=400_000,
-                max_output_tokens=128_000,
                 reasoning=True,
                 input=("text", "image"),
                 price=Price(input=1_250_000, output=10_000_000, cache_read=125_000),

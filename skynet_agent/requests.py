@@ -15,8 +15,9 @@ Purpose: TypeAlias = Literal["chat", "agent", "http", "job"]
 class ModelOptions:
     """How to answer. None means: leave it to the provider.
 
-    ``tools``, ``tool_choice`` and ``response_format`` have the shape of OpenAI's chat completions. ``extra`` is
-    added to the request body as it is; a key this class has a field for is ignored there.
+    ``max_tokens`` is cut to the ``max_output_tokens`` of a model that has them; they also stand in for None. ``tools``,
+    ``tool_choice`` and ``response_format`` have the shape of OpenAI's chat completions. ``extra`` is added to the
+    request body as it is; a key this class has a field for is ignored there.
     """
 
     max_tokens: int | None = None

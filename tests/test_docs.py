@@ -89,6 +89,7 @@ def settings_table() -> str:
     rows = ["| Key | Default | Meaning |", "|---|---|---|"]
     for path, name, default, table in settings():
         shown = "required" if default is msgspec.NODEFAULT else f"`{msgspec.json.encode(default).decode()}`"
+        shown = "unknown" if default is None else shown
         text = re.sub(r" (Default|Required)\b[^.:]*(?:\.(?=\d)[^.]*)?\.$", "", field_docs(table)[name])
         rows.append(f"| `{path}` | {shown} | {_cell(text)} |")
     return "\n".join(rows)
@@ -191,7 +192,7 @@ class TestExample:
 
     def test_every_key_is_there_with_its_default(self) -> None:
         document = tomllib.loads(uncommented())
-        illustrations = {"base_url", "id", "aliases", "pools", "input", "output"}
+        illustrations = {"base_url", "id", "aliases", "pools", "input", "output", "max_output_tokens"}
         for path, name, default, table in settings():
             values = _values(document, re.split(r"\.|(?=\[\])", path))
             assert values, f"{path} is not in the example"

@@ -158,8 +158,9 @@ class ModelConfig(Section, frozen=True, kw_only=True):
     context_window: Tokens = 128_000
     """Tokens of input and output the model can hold. Default 128000."""
 
-    max_output_tokens: Tokens = 4096
-    """Most tokens the model may write in one answer. Default 4096."""
+    max_output_tokens: Tokens | None = None
+    """Most tokens the model may write in one answer; a request may ask for fewer. Default unknown: the provider
+    decides."""
 
     reasoning: bool = False
     """Whether the model thinks before it answers. Default false."""
@@ -283,9 +284,7 @@ def _registry_row(row: ProviderRow) -> RegistryRow:
 
 
 def _registry_model(model: ModelInfo) -> ModelConfig:
-    known = {
-        name: value for name in ("context_window", "max_output_tokens") if (value := getattr(model, name)) is not None
-    }
+    known = {} if model.context_window is None else {"context_window": model.context_window}
     price = None if model.price is None else _registry_price(model.price)
     return ModelConfig(id=model.id, name=model.name, reasoning=model.reasoning, input=model.input, price=price, **known)
 

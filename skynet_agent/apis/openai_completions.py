@@ -34,7 +34,7 @@ from skynet_agent.messages import (
     text_of,
 )
 from skynet_agent.providers import ModelInfo, ProviderRow
-from skynet_agent.requests import ModelRequest
+from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.sse import SseDecoder, SseEvent
 
 MOST_TOKENS = 10_000_000_000
@@ -95,7 +95,7 @@ def build_body(row: ProviderRow, model: ModelInfo, request: ModelRequest) -> dic
         "parallel_tool_calls": options.parallel_tool_calls,
         "response_format": options.response_format,
         "reasoning_effort": options.reasoning_effort,
-        row.max_tokens_field: options.max_tokens,
+        row.max_tokens_field: _max_tokens(model, options),
     }
     body: dict[str, Json] = {"model": model.id, "messages": wire_messages(request.system, request.messages)}
     body["stream"] = True
@@ -104,6 +104,13 @@ def build_body(row: ProviderRow, model: ModelInfo, request: ModelRequest) -> dic
     body.update((key, value) for key, value in wanted.items() if value is not None)
     body.update((key, value) for key, value in options.extra.items() if key not in body and key not in wanted)
     return body
+
+
+def _max_tokens(model: ModelInfo, options: ModelOptions) -> int | None:
+    """What was asked for, but never more than the model can write."""
+    if options.max_tokens is None or model.max_output_tokens is None:
+        return options.max_tokens or model.max_output_tokens
+    return min(options.max_tokens, model.max_output_tokens)
 
 
 def wire_messages(system: Sequence[str], messages: Iterable[Message]) -> list[dict[str, Json]]:

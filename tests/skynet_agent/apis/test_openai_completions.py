@@ -107,6 +107,17 @@ def test_quirks_of_the_row() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "limit", "sent"), [(None, None, None), (5, None, 5), (None, 9, 9), (5, 9, 5), (20, 9, 9)]
+)
+def test_an_answer_is_never_longer_than_the_model_can_write(
+    asked: int | None, limit: int | None, sent: int | None
+) -> None:
+    model = ModelInfo(id="m-1", max_output_tokens=limit)
+    request = ModelRequest(messages=[user("hi")], options=ModelOptions(max_tokens=asked))
+    assert build_body(ProviderRow(name="lab"), model, request).get("max_tokens") == sent
+
+
+@pytest.mark.parametrize(
     ("messages", "wire"),
     [
         (
