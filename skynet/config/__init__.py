@@ -13,6 +13,7 @@ from skynet.config.load import (
     find_home,
     load_config,
 )
+from skynet.config.loopback import is_loopback
 from skynet.config.problems import ConfigError, Problem, ProblemKind
 from skynet.config.schema import (
     BUILT_IN_PROVIDER,
@@ -31,7 +32,6 @@ from skynet.config.schema import (
     ProviderConfig,
     RegistryRow,
     config_to_public,
-    is_loopback,
 )
 from skynet.config.token import TOKEN_FILE_NAME, ensure_gateway_token, ensure_home, stored_gateway_token
 

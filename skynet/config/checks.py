@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from skynet.config.environment import table_at
+from skynet.config.loopback import is_loopback
 from skynet.config.problems import KeyPath, ProblemKind, Report, quoted
 from skynet.config.references import ModelNames
 from skynet.config.schema import (
@@ -20,7 +21,6 @@ from skynet.config.schema import (
     GatewayConfig,
     ProviderConfig,
     RegistryRow,
-    is_loopback,
 )
 from skynet.config.token import stored_gateway_token
 from skynet_memory.secrets import Secret

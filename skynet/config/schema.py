@@ -324,19 +324,6 @@ def is_table(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on ``host``. A name other than ``localhost`` counts as
-    reachable."""
-    if host in ("127.0.0.1", "localhost", "::1"):
-        return True
-    from ipaddress import ip_address  # only for unusual hosts
-
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def config_to_public(config: Config, redacted: str = "***") -> dict[str, Any]:
     """The configuration as plain JSON values with the file's keys, every secret that is set replaced by
     ``redacted``."""

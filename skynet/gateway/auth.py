@@ -12,9 +12,9 @@ from time import monotonic
 
 from msgspec import UNSET, UnsetType
 
-from skynet.config import GatewayConfig
+from skynet.config import GatewayConfig, is_loopback
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.peer import PeerInfo, is_loopback, networks, origin_allowed
+from skynet.gateway.peer import PeerInfo, networks, origin_allowed
 from skynet_memory.ids import ConnId, DeviceId, Role, new_id, now_ms
 from skynet_memory.secrets import Secret
 from skynet_protocol.connect import ClientInfo, ConnectParams, HelloAuth, client_kind, is_control_ui, is_webchat

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Self, TypeAlias
 from urllib.parse import urlsplit
 
-_FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+from skynet.config import is_loopback
 
+_FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 Networks: TypeAlias = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 
@@ -34,20 +35,6 @@ def _address(hop: str) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return ""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` (an address or a name, without a port) is this machine."""
-    host = host.strip("[]").lower()
-    if host in {"localhost", ""}:
-        return host == "localhost"
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_loopback
 
 
 def joined_headers(items: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -1,31 +1,11 @@
 import pytest
 
-from skynet.gateway.peer import PeerInfo, is_loopback, joined_headers, networks, origin_allowed
+from skynet.gateway.peer import PeerInfo, joined_headers, networks, origin_allowed
 
 
 def peer(address: str = "127.0.0.1", **headers: str) -> PeerInfo:
     headers = {"host": "127.0.0.1:18789", **{name.replace("_", "-"): value for name, value in headers.items()}}
     return PeerInfo(address=address, port=50000, headers=headers)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1", True),
-        ("127.8.9.1", True),
-        ("::1", True),
-        ("[::1]", True),
-        ("::ffff:127.0.0.1", True),
-        ("localhost", True),
-        ("LOCALHOST", True),
-        ("10.0.0.1", False),
-        ("", False),
-        ("localhost.example", False),
-        ("127.0.0.1.example", False),
-    ],
-)
-def test_is_loopback(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
 
 
 @pytest.mark.parametrize(
