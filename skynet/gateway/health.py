@@ -15,8 +15,8 @@ import msgspec
 
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.heartbeat import Heartbeats
+from skynet.gateway.keys import render_key
 from skynet.gateway.presence import StateVersions
-from skynet.gateway.session_view import wire_key
 from skynet.supervisor import Supervisor
 from skynet_memory.ids import DEFAULT_AGENT, UserId, now_ms
 from skynet_memory.sessions import Session, SessionQuery, SessionStore
@@ -186,7 +186,9 @@ class HealthBoard:
             count=facts.count,
             recent=[
                 HealthSession(
-                    key=wire_key(session), updated_at=session.updated_at_ms, age=max(0, now - session.updated_at_ms)
+                    key=render_key(session.key),
+                    updated_at=session.updated_at_ms,
+                    age=max(0, now - session.updated_at_ms),
                 )
                 for session in recent
             ],

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from skynet.gateway.keys import render_key
 from skynet_agent.errors import UnknownModel
 from skynet_agent.router import Router
 from skynet_memory.sessions import Session, SessionRow
@@ -56,11 +57,6 @@ def model_of(name: str, router: Router) -> ModelRef:
     return ModelRef(resolved.provider, resolved.model, resolved.context_window)
 
 
-def wire_key(session: Session) -> str:
-    """``agent:main:main``, the form that OpenClaw clients know."""
-    return f"agent:{session.agent_id}:{session.name}"
-
-
 def kind_of(session: Session) -> SessionKind:
     """Whether it is one person's conversation or a room's (OPENCLAW-V3 8.1)."""
     if session.origin.get("chatType") in ("group", "channel"):
@@ -79,7 +75,7 @@ def list_row(session: SessionRow, model: ModelRef) -> SessionListRow:
     # The context's size is known from the first answer until the conversation is cut.
     fresh = session.total_tokens > 0
     return SessionListRow(
-        key=wire_key(session),
+        key=render_key(session.key),
         kind=kind_of(session),
         updated_at=session.updated_at_ms,
         session_id=session.session_id,

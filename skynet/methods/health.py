@@ -7,7 +7,8 @@ import msgspec
 from skynet.gateway.dispatch import method
 from skynet.gateway.health import HIDDEN_PATH, HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
-from skynet.gateway.session_view import kind_of, model_of, setting, wire_key
+from skynet.gateway.keys import render_key
+from skynet.gateway.session_view import kind_of, model_of, setting
 from skynet_agent.router import Router
 from skynet_memory.ids import DEFAULT_AGENT, now_ms
 from skynet_memory.sessions import Session, SessionQuery, SessionStore
@@ -101,7 +102,7 @@ class HealthMethods:
         total = session.total_tokens or None
         return StatusSession(
             agent_id=session.agent_id,
-            key=wire_key(session),
+            key=render_key(session.key),
             kind=kind_of(session),
             session_id=session.session_id,
             updated_at=session.updated_at_ms,

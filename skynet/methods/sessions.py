@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from skynet.gateway.dispatch import method
 from skynet.gateway.keys import render_key, resolve_key
 from skynet.gateway.session_levels import normalise
-from skynet.gateway.session_view import ModelRef, entry, list_row, model_of, wire_key
+from skynet.gateway.session_view import ModelRef, entry, list_row, model_of
 from skynet.gateway.transcript import MAX_PREVIEW_ITEMS, preview_items
 from skynet_agent.errors import UnknownModel
 from skynet_agent.router import Router
@@ -182,7 +182,7 @@ class SessionMethods:
         if not found:
             with_label = " with label" if name == "label" else ""
             raise RequestError(f"No session found{with_label}: {shorten(text)}", details={"code": DetailCode.NOT_FOUND})
-        return SessionsResolveResult(ok=True, key=wire_key(found[0]))
+        return SessionsResolveResult(ok=True, key=render_key(found[0].key))
 
     async def _find(self, caller: Caller, name: str, text: str) -> list[Session]:
         if name == "label":
