@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from msgspec import UNSET
 from starlette.applications import Starlette
 
-from skynet.config import DEFAULT_FILE_NAME, Config, ModelConfig, ProviderConfig
+from skynet.config import Config, ModelConfig, ProviderConfig
 from skynet.gateway.auth import Admission, Authenticator
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import Commands
@@ -276,7 +276,7 @@ class Greeter:
                 health=self._health.latest(caller),
                 state_version=self._versions.wire(),
                 uptime_ms=int((time.monotonic() - self._started_s) * 1000),
-                config_path=str(config.file or config.home / DEFAULT_FILE_NAME) if sees_paths else UNSET,
+                config_path=str(config.file_path) if sees_paths else UNSET,
                 state_dir=str(config.home) if sees_paths else UNSET,
                 session_defaults=SessionDefaults(
                     default_agent_id=DEFAULT_AGENT,

@@ -10,7 +10,6 @@ from pathlib import Path
 from skynet.cli import RunOptions
 from skynet.cli.errors import CliError, Exit
 from skynet.config import (
-    DEFAULT_FILE_NAME,
     PROVIDER_REGISTRY,
     TOKEN_FILE_NAME,
     Config,
@@ -91,7 +90,7 @@ def ready_text(config: Config, url: str, *, is_new_token: bool) -> str:
         variables = ", ".join(row.key_variable for row in PROVIDER_REGISTRY)
         lines += [
             "No model is configured: the built-in offline assistant answers.",
-            f"  To change that, set {variables} or write {config.file or config.home / DEFAULT_FILE_NAME}",
+            f"  To change that, set one of {variables}, or write {config.file_path}",
             "  (skynet.example.toml explains every setting), then start again.",
         ]
     lines.append('Try: skynet agent -m "hello"     or: skynet chat')

@@ -7,12 +7,7 @@ The schema is msgspec structs read with tomllib rather than pydantic-settings: i
 and the whole way from ``exec`` to an answered ``/health`` may take 0.45 s.
 """
 
-from skynet.config.load import (
-    DEFAULT_FILE_NAME,
-    find_config_file,
-    find_home,
-    load_config,
-)
+from skynet.config.load import find_config_file, find_home, load_config
 from skynet.config.loopback import is_loopback
 from skynet.config.problems import ConfigError, Problem, ProblemKind
 from skynet.config.schema import (
@@ -37,7 +32,6 @@ from skynet.config.token import TOKEN_FILE_NAME, ensure_gateway_token, ensure_ho
 
 __all__ = [
     "BUILT_IN_PROVIDER",
-    "DEFAULT_FILE_NAME",
     "PLACEHOLDER_TOKEN",
     "PROVIDER_REGISTRY",
     "TOKEN_FILE_NAME",

@@ -25,11 +25,9 @@ from skynet.config.problems import (
     shown,
     suggestion,
 )
-from skynet.config.schema import Config, fields_of, is_table, plain_type
+from skynet.config.schema import DEFAULT_FILE_NAME, Config, fields_of, is_table, plain_type
 from skynet.config.toml_lines import toml_lines
 from skynet_memory.secrets import Secret
-
-DEFAULT_FILE_NAME = "skynet.toml"
 
 _VARIABLE = re.compile(r"\$(?:(\$)\{|\{([^}]*)\})")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

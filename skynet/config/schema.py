@@ -16,6 +16,7 @@ from msgspec import Meta
 from skynet_agent.providers import KNOWN_PROVIDERS, ModelInfo, Price, ProviderRow
 from skynet_memory.secrets import Secret
 
+DEFAULT_FILE_NAME = "skynet.toml"
 PLACEHOLDER_TOKEN = "change-me"  # noqa: S105
 """The token that examples carry; it never protects anything beyond loopback (SK-012)."""
 
@@ -242,6 +243,11 @@ class Config(Section, frozen=True, kw_only=True):
     """What is allowed but probably not meant, for the log. Not a key of the file."""
 
     NOT_KEYS: ClassVar[frozenset[str]] = frozenset({"home", "file", "warnings"})
+
+    @property
+    def file_path(self) -> Path:
+        """The file that was read, or the one that would have been, had it been there."""
+        return self.file or self.home / DEFAULT_FILE_NAME
 
     @property
     def enabled_providers(self) -> dict[str, ProviderConfig]:

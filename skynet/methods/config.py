@@ -37,7 +37,7 @@ class ConfigMethods:
 
     def __init__(self, config: Config, *, env: Mapping[str, str] | None = None) -> None:
         self._config = config
-        self._path = config.file or config.home / "skynet.toml"
+        self._path = config.file_path
         self._env = os.environ if env is None else env
 
     @method("config.get")
