@@ -65,13 +65,7 @@ class GatewayServer(uvicorn.Server):
                 timeout_keep_alive=75,
             )
         )
-        self._gateway = gateway
         self._on_ready = on_ready
-
-    @property
-    def connection_count(self) -> int:
-        """WebSocket connections that are ready."""
-        return len(self._gateway.broadcaster)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop; a second SIGINT stops waiting. uvicorn's own would raise the signal again once it is done,
