@@ -17,6 +17,7 @@ from typing import IO
 import pytest
 
 from skynet.cli import run_command
+from skynet.config import PROVIDER_REGISTRY
 
 TIMEOUT_S = 30.0
 SKYNET = (sys.executable, "-m", "skynet.cli")
@@ -46,9 +47,14 @@ class Outcome:
 Skynet = Callable[..., Outcome]
 
 
+def is_personal(variable: str) -> bool:
+    """Whether it is a setting or a provider's key of whoever runs the tests."""
+    return variable.startswith("SKYNET_") or variable in {row.key_variable for row in PROVIDER_REGISTRY}
+
+
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """This process's environment without settings and keys of whoever runs the tests."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SKYNET_", "OPENAI_"))}
+    """This process's environment without what is personal in it."""
+    kept = {name: value for name, value in os.environ.items() if not is_personal(name)}
     return {**kept, "SKYNET_HOME": str(home), **more}
 
 
@@ -122,7 +128,7 @@ def skynet(gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 def use_environment(monkeypatch: pytest.MonkeyPatch, home: Path, **more: str) -> None:
     for name in list(os.environ):
-        if name.startswith(("SKYNET_", "OPENAI_")):
+        if is_personal(name):
             monkeypatch.delenv(name)
     for name, value in {"SKYNET_HOME": str(home), **more}.items():
         monkeypatch.setenv(name, value)
