@@ -13,9 +13,8 @@ from skynet.cli.answer import AnswerPrinter, final_text
 from skynet.cli.client import GatewayClient, open_client
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.output import is_terminal, print_json, printable, write
-from skynet.cli.target import GatewayOptions, find_target
+from skynet.cli.target import NO_OPTIONS, Options, find_target
 
-NO_OPTIONS = GatewayOptions()
 ABORT_TIMEOUT_S = 2.0
 
 
@@ -26,7 +25,7 @@ async def agent(
     ],
     session: Annotated[str, Parameter(help="Conversation to go on with.")] = "main",
     model: Annotated[str, Parameter(help="Model for this conversation, from now on.", show_default=False)] = "",
-    options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS,
+    options: Options = NO_OPTIONS,
 ) -> int:
     """Ask the assistant one thing: streamed to a terminal, the whole answer at once into a pipe."""
     text = sys.stdin.read() if message == "-" else message

@@ -16,14 +16,13 @@ from skynet.cli.answer import AnswerPrinter
 from skynet.cli.client import Event, GatewayClient, GatewayUnreachable, open_client
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.output import print_fields, print_notice, print_table, write
-from skynet.cli.target import GatewayOptions, find_target
+from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet.cli.transcript import message_text, print_messages
 from skynet.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
-NO_OPTIONS = GatewayOptions()
 SHOWN_AT_START = 20
 HELP = """\
 /new           start over; what was said stays on the gateway
@@ -38,7 +37,7 @@ Anything else is said to the assistant."""
 async def chat(
     *,
     session: Annotated[str, Parameter(help="Conversation to go on with.")] = "main",
-    options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS,
+    options: Options = NO_OPTIONS,
 ) -> None:
     """Talk with the assistant."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from pathlib import Path
 
 import msgspec
 
 from skynet.cli.errors import CliError, Exit
 from skynet.config import ensure_home
+from skynet_memory.ids import now_ms
 from skynet_protocol.device import DeviceIdentity
 
 
@@ -59,7 +59,7 @@ def _store(home: Path, file: Path, identity: DeviceIdentity) -> None:
         device_id=identity.device_id,
         public_key_pem=identity.public_pem(),
         private_key_pem=identity.private_pem(),
-        created_at_ms=time.time_ns() // 1_000_000,
+        created_at_ms=now_ms(),
     )
     fresh = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

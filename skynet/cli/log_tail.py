@@ -12,9 +12,8 @@ from cyclopts.validators import Number
 
 from skynet.cli.client import GatewayClient, open_client
 from skynet.cli.output import print_notice, printable
-from skynet.cli.target import GatewayOptions, find_target
+from skynet.cli.target import NO_OPTIONS, Options, find_target
 
-NO_OPTIONS = GatewayOptions()
 POLL_INTERVAL_S = 1.0
 
 
@@ -24,7 +23,7 @@ async def logs(
         bool, Parameter(name=("--follow", "-f"), help="Go on with what is written.", negative=())
     ] = False,
     limit: Annotated[int, Parameter(help="How many lines.", validator=Number(gte=1, lte=5000))] = 200,
-    options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS,
+    options: Options = NO_OPTIONS,
 ) -> None:
     """Print the gateway's log; with --json its lines as they are, one JSON object each."""
     async with open_client(find_target(options)) as client:

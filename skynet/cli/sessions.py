@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -11,10 +10,9 @@ from cyclopts.validators import Number
 from skynet.cli.client import open_client
 from skynet.cli.errors import CliError
 from skynet.cli.output import ago, print_json, print_table
-from skynet.cli.target import GatewayOptions, find_target
+from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet.cli.transcript import print_messages
-
-NO_OPTIONS = GatewayOptions()
+from skynet_memory.ids import now_ms
 
 
 async def list_sessions(
@@ -23,7 +21,7 @@ async def list_sessions(
     search: Annotated[
         str, Parameter(help="Only those whose name, label or key has this in it.", show_default=False)
     ] = "",
-    options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS,
+    options: Options = NO_OPTIONS,
 ) -> None:
     """List your conversations, newest first."""
     params: dict[str, Any] = {"limit": limit, "includeDerivedTitles": True}
@@ -42,7 +40,7 @@ async def show(
     /,
     *,
     limit: Annotated[int, Parameter(help="How many of the last messages.", validator=Number(gte=1, lte=1000))] = 50,
-    options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS,
+    options: Options = NO_OPTIONS,
 ) -> None:
     """Print the last messages of a conversation."""
     async with open_client(find_target(options)) as client:
@@ -59,5 +57,5 @@ def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     title = row.get("label") or row.get("derivedTitle") or row.get("displayName") or ""
     tokens = row.get("totalTokens")
     model = "/".join(str(part) for part in (row.get("modelProvider"), row.get("model")) if part)
-    updated = ago(row.get("updatedAt"), time.time_ns() // 1_000_000)
+    updated = ago(row.get("updatedAt"), now_ms())
     return str(row["key"]), str(title), model, "" if tokens is None else str(tokens), updated

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from skynet.cli.client import open_client
 from skynet.cli.output import ago, print_fields, print_json, print_table
-from skynet.cli.target import GatewayOptions, find_target
+from skynet.cli.target import NO_OPTIONS, Options, find_target
+from skynet_memory.ids import now_ms
 
-NO_OPTIONS = GatewayOptions()
 
-
-async def status(*, options: Annotated[GatewayOptions, Parameter(name="*")] = NO_OPTIONS) -> None:
+async def status(*, options: Options = NO_OPTIONS) -> None:
     """Show whether the gateway runs, which model answers, and the latest conversations."""
     async with open_client(find_target(options)) as client:
         health = await client.request("health")
@@ -44,7 +40,7 @@ async def status(*, options: Annotated[GatewayOptions, Parameter(name="*")] = NO
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str]:
     tokens = row.get("totalTokens")
-    updated = ago(row.get("updatedAt"), time.time_ns() // 1_000_000)
+    updated = ago(row.get("updatedAt"), now_ms())
     return str(row.get("key", "")), str(row.get("model") or ""), "" if tokens is None else str(tokens), updated
 
 

@@ -28,6 +28,11 @@ class GatewayOptions:
     json: Annotated[bool, Parameter(help="Print JSON.", negative=(), show_default=False)] = False
 
 
+Options = Annotated[GatewayOptions, Parameter(name="*")]
+"""How a command takes them: as flags of its own, all of them optional."""
+NO_OPTIONS = GatewayOptions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A gateway's address, the secrets for it, and where this client keeps its identity."""
