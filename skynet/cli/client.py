@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import platform
 import sys
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from skynet.cli.target import Target
 from skynet.config import is_loopback
 from skynet.supervisor import Supervisor
 from skynet.version import VERSION
+from skynet_memory.ids import now_ms
 from skynet_protocol.connect import ClientInfo, ConnectAuth, ConnectParams
 from skynet_protocol.device import DeviceIdentity
 from skynet_protocol.errors import PROTOCOL_VERSION
@@ -37,6 +37,8 @@ MAX_FRAME_BYTES = 26_214_400
 CHALLENGE_TIMEOUT_S = 5.0
 OPEN_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
+UNNAMED_HOST = "skynet"
+"""What this client is called on a machine without a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,8 @@ def _connect_params(target: Target, identity: DeviceIdentity, nonce: str, caps: 
         caps=tuple(caps),
         auth=ConnectAuth(token=target.token.reveal(), password=target.password.reveal()),
     )
-    proof = identity.prove(params, nonce=nonce, signed_at=time.time_ns() // 1_000_000)
+    proof = identity.prove(params, nonce=nonce, signed_at=now_ms())
     return msgspec.structs.replace(params, device=proof)
-
-
-UNNAMED_HOST = "skynet"
 
 
 def _refused(error: dict[str, Any], target: Target) -> CliError:
@@ -190,6 +189,8 @@ def _refused(error: dict[str, Any], target: Target) -> CliError:
     if code == "PAIRING_REQUIRED":
         hint = "approve this device on the gateway's machine: skynet devices list, then skynet devices approve "
         return ConnectRefused(message, code=code, hint=hint + str(details.get("requestId") or "ID"))
+    if code.startswith(("AUTH_TOKEN", "AUTH_PASSWORD")):
+        message = message.partition(" (")[0]  # what follows names a setting of OpenClaw's own client
     if code.startswith("AUTH_PASSWORD"):
         return ConnectRefused(message, code=code, hint="give the gateway's password with --password")
     where = "in gateway.auth.token or the file gateway.token under the state directory" if target.is_local else ""

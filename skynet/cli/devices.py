@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from skynet.cli.client import open_client
-from skynet.cli.output import ago, print_json, print_table
-from skynet.cli.target import GatewayOptions, find_target
+from skynet.cli.client import RequestFailed, open_client
+from skynet.cli.output import ago, is_terminal, print_json, print_rows, printable
+from skynet.cli.target import NO_OPTIONS, GatewayOptions, Options, find_target
+from skynet_memory.ids import now_ms
 
-NO_OPTIONS = GatewayOptions()
-Options = Annotated[GatewayOptions, Parameter(name="*")]
 RequestId = Annotated[str, Parameter(help="The request, as `devices list` names it.")]
 
 
@@ -25,7 +23,7 @@ async def list_devices(*, options: Options = NO_OPTIONS) -> None:
         return
     waiting = [_row("waiting", row, row.get("requestId"), row.get("ts")) for row in result["pending"]]
     paired = [_row("paired", row, row.get("deviceId"), row.get("approvedAtMs")) for row in result["paired"]]
-    print_table(("state", "id", "name", "client", "role", "scopes", "address", "since"), waiting + paired)
+    _print(waiting + paired)
 
 
 async def approve(request_id: RequestId, /, *, options: Options = NO_OPTIONS) -> None:
@@ -50,12 +48,26 @@ async def remove(
 
 async def _change(method: str, params: dict[str, str], options: GatewayOptions, done: str) -> None:
     async with open_client(find_target(options)) as client:
-        result = await client.request(method, params)
+        try:
+            result = await client.request(method, params)
+        except RequestFailed as exc:
+            exc.hint = "see: skynet devices list" if exc.code == "NOT_FOUND" else ""
+            raise
     if options.json:
         print_json(result)
         return
     device = result.get("device") or result
     print(f"{done} {device.get('deviceId', '')}".strip())
+
+
+def _print(rows: list[tuple[str, ...]]) -> None:
+    """A terminal gets three lines a device: an id has to be in one piece to be copied."""
+    if not is_terminal():
+        print_rows(rows)
+        return
+    for state, shown_id, name, client, role, scopes, address, since in rows:
+        for start, text in ((state, f"{name} ({client}), {role}, {address}, {since}"), ("", shown_id), ("", scopes)):
+            print(printable(f"{start:9}{text}").rstrip())
 
 
 def _row(state: str, row: dict[str, Any], shown_id: object, since: object) -> tuple[str, ...]:
@@ -68,5 +80,5 @@ def _row(state: str, row: dict[str, Any], shown_id: object, since: object) -> tu
         ", ".join(map(str, row.get("roles") or [row.get("role") or ""])),
         scopes,
         str(row.get("remoteIp") or "local"),
-        ago(since, time.time_ns() // 1_000_000),
+        ago(since, now_ms()),
     )

@@ -53,11 +53,8 @@ def print_notice(text: str) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table for a terminal; for a pipe a line a row, fields separated by a tab, without the heading."""
-    cells = [[printable(cell).replace("\t", " ").replace("\n", " ") for cell in row] for row in rows]
     if not is_terminal():
-        for row in cells:
-            print("\t".join(row))
-        sys.stdout.flush()
+        print_rows(rows)
         return
     from rich.console import Console
     from rich.table import Table
@@ -66,9 +63,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+    for row in rows:
+        table.add_row(*(Text(_cell(cell)) for cell in row))
     Console().print(table)
+
+
+def print_rows(rows: Iterable[Sequence[str]]) -> None:
+    """A line a row, fields separated by a tab."""
+    for row in rows:
+        print("\t".join(map(_cell, row)))
+    sys.stdout.flush()
+
+
+def _cell(text: str) -> str:
+    return printable(text).replace("\t", " ").replace("\n", " ")
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

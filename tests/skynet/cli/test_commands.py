@@ -140,6 +140,18 @@ class TestDevices:
         outcome = skynet("devices", action, "nope")
         assert (outcome.code, outcome.out) == (Exit.FAILED, "")
         assert "unknown" in outcome.err
+        assert "see: skynet devices list" in outcome.err
+
+    def test_a_terminal_shows_an_id_in_one_piece(self, gateway: RunningGateway, skynet: Skynet) -> None:
+        device_id = skynet("devices", "list").out.split("\t")[1]
+        env = environment(gateway.home, SKYNET_GATEWAY_PORT=gateway.url.rpartition(":")[2], COLUMNS="80")
+        screen, terminal = os.openpty()
+        with os.fdopen(screen, "rb", buffering=0) as shown:
+            try:
+                subprocess.run([*SKYNET, "devices", "list"], env=env, stdout=terminal, timeout=TIMEOUT_S, check=True)
+                assert f" {device_id}\r\n" in shown.read(4096).decode()
+            finally:
+                os.close(terminal)
 
 
 class TestLogs:
@@ -190,7 +202,10 @@ class TestReaching:
     def test_a_wrong_token(self, gateway: RunningGateway, skynet: Skynet) -> None:
         outcome = skynet("status", "--url", gateway.url, "--token", "wrong", "--json")
         assert outcome.code == Exit.NOT_ALLOWED
-        assert json.loads(outcome.out)["error"]["code"] == "AUTH_TOKEN_MISMATCH"
+        error = json.loads(outcome.out)["error"]
+        assert error["code"] == "AUTH_TOKEN_MISMATCH"
+        assert error["message"] == "unauthorized: gateway token mismatch"
+        assert error["hint"] == "give the gateway's token with --token"
 
     @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ws://", "ws://h:0", "ws://u:p@h", "ws://[::1", "x"])
     def test_addresses_that_are_none(self, skynet: Skynet, url: str) -> None:
