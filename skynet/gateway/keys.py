@@ -1,5 +1,7 @@
 """Session keys at the edge: what a client writes, what is stored, and what the client is shown."""
 
+import hashlib
+
 from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import AgentId, SessionKey, UserId
 from skynet_memory.keys import build_key, parse_key
@@ -23,6 +25,17 @@ def resolve_key(caller: Caller, wire_key: str) -> SessionKey:
             raise SessionNotFound(wire_key)
         return build_key(UserId(parsed.user), AgentId(parsed.agent_id), parsed.rest)
     return build_key(caller.user_id, AgentId(parsed.agent_id), parsed.rest)
+
+
+def key_part(text: str) -> str:
+    """A word that a client chose, as part of a session's name.
+
+    Keys are lower case and stripped when they are read; ``Bob`` must still not be shown what ``bob`` said.
+    """
+    canonical = text.strip().lower()
+    if text == canonical:
+        return text
+    return f"{canonical}~{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def render_key(key: SessionKey) -> str:

@@ -1,10 +1,9 @@
 """Which agent, model and session a chat completion means (OPENCLAW-V3 10.2)."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skynet.gateway.keys import resolve_key
+from skynet.gateway.keys import key_part, resolve_key
 from skynet.http.errors import invalid
 from skynet_memory.ids import DEFAULT_AGENT, SessionKey, new_id
 from skynet_protocol.session_keys import is_agent_id
@@ -67,7 +66,7 @@ def session_of(caller: Caller, agent: str, headers: Mapping[str, str], user: str
         if agent != DEFAULT_AGENT and not named.lower().startswith(("agent:", "user:")):
             named = f"agent:{agent}:{named}"
         return resolve_key(caller, named)
-    name = f"openai-user:{_user_part(user)}" if user else f"openai:{new_id()}"
+    name = f"openai-user:{key_part(user)}" if user else f"openai:{new_id()}"
     return resolve_key(caller, f"agent:{agent}:{name}")
 
 
@@ -76,10 +75,3 @@ def origin_of(headers: Mapping[str, str], user: str) -> dict[str, str]:
     if headers.get(_SESSION_HEADER, "").strip():
         return {}
     return {"label": user or "OpenAI API", "provider": "openai", "surface": "http"}
-
-
-def _user_part(user: str) -> str:
-    """``user`` in a session key. Keys are lower case and stripped; ``Bob`` must still not read what ``bob`` said."""
-    if user == user.strip().lower():
-        return user
-    return f"{user.strip().lower()}~{hashlib.sha256(user.encode()).hexdigest()[:12]}"

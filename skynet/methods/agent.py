@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import TwoPhase, method
-from skynet.gateway.keys import render_key, resolve_key
+from skynet.gateway.keys import key_part, render_key, resolve_key
 from skynet.gateway.runs import Inbound, Repeat, Run, Runs, run_response, user_content
 from skynet.gateway.session_levels import thinking_level
 from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionId, SessionKey
@@ -132,7 +132,7 @@ class RunMethods:
         if params.session_id:
             session_id = SessionId(params.session_id)
             known = await self._sessions.by_session_id(caller.user_id, session_id)
-            key = known.key if known is not None else build_key(caller.user_id, DEFAULT_AGENT, f"id:{session_id}")
+            key = known.key if known is not None else build_key(caller.user_id, DEFAULT_AGENT, f"id:{key_part(session_id)}")
             return key, session_id
         return resolve_key(caller, "main"), None
 

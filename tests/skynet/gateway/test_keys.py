@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skynet.gateway.errors import error_shape
-from skynet.gateway.keys import render_key, resolve_key
+from skynet.gateway.keys import key_part, render_key, resolve_key
 from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import AgentId, Role, SessionKey, UserId, new_id
 from skynet_memory.keys import InvalidSessionKey, build_key, parse_key
@@ -109,3 +109,23 @@ def test_names_that_fit_the_wire_but_not_the_store(length: int) -> None:
     """The person's id is part of the stored key, so a name of 470 characters is too long in the end."""
     with pytest.raises(InvalidSessionKey, match="limit is 512"):
         resolve_key(caller(), "x" * length)
+
+
+WORDS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Zs")), min_size=1, max_size=20)
+
+
+@given(WORDS.filter(str.strip))
+@example("Bob")
+@example(" bob ")
+@example("İ")
+def test_a_word_of_a_client_stays_itself_in_a_key(word: str) -> None:
+    """The key that a list shows means the session that it is of."""
+    key = key_of(ADA, f"id:{key_part(word)}")
+    assert resolve_key(caller(), render_key(key)) == key
+
+
+@given(WORDS.filter(str.strip), WORDS.filter(str.strip))
+@example("Bob", "bob")
+@example("bob", "bob ")
+def test_two_words_are_two_parts(one: str, other: str) -> None:
+    assert (key_part(one) == key_part(other)) == (one == other)
