@@ -231,6 +231,10 @@ def log_file(tmp_path: Path) -> Iterator[Path]:
 async def gateway(tmp_path: Path, log_file: Path, models: ModelServer) -> AsyncIterator[RunningGateway]:
     async with running_gateway(tmp_path, models=models) as running:
         yield running
+        runs = list(running.app.runs._active.values())
+        for run in runs:
+            run.abort("rpc")
+        await asyncio.gather(*(run.wait() for run in runs))
 
 
 @dataclass
