@@ -251,16 +251,8 @@ def add_time_prefix(text: str, now: datetime) -> str:
     return f"[{_WEEKDAYS[now.weekday()]} {minute} {zone}] {text}"
 
 
-def strip_time_prefix(text: str) -> str:
-    """``text`` as the person wrote it: without the prefix of ``add_time_prefix``."""
-    return _TIME_PREFIX.sub("", text, count=1)
-
-
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HAS_TIME = re.compile(r"\[.*[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}")
-_TIME_PREFIX = re.compile(
-    rf"\A\[(?:{'|'.join(_WEEKDAYS)}) [0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}} [^\]\n]{{1,40}}\] "
-)
 
 
 def _invalid(message: str) -> RequestError:

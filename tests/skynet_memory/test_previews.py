@@ -1,10 +1,12 @@
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skynet_memory.previews import role_and_text, shorten
+from skynet_protocol.chat import add_time_prefix
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,14 @@ from skynet_memory.previews import role_and_text, shorten
 )
 def test_role_and_text(message: object, expected: tuple[str, str]) -> None:
     assert role_and_text(json.dumps(message).encode()) == expected
+
+
+@given(st.text(), st.datetimes(timezones=st.timezones() | st.just(UTC)))
+def test_the_time_that_the_gateway_puts_before_a_text_is_no_part_of_it(text: str, now: datetime) -> None:
+    sent = add_time_prefix(text, now)
+    if sent != text:
+        _, shown = role_and_text(json.dumps({"role": "user", "content": sent}).encode())
+        assert shown == " ".join(text.split())
 
 
 @given(st.binary(max_size=200))
