@@ -42,13 +42,6 @@ class DailyUsage:
     totals: UsageTotals
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelUsage:
-    provider: str
-    model: str
-    totals: UsageTotals
-
-
 _SUMS = (
     "coalesce(sum(input), 0) AS input, coalesce(sum(output), 0) AS output,"
     " coalesce(sum(cache_read), 0) AS cache_read, coalesce(sum(cache_write), 0) AS cache_write,"
@@ -89,17 +82,6 @@ class UsageStore:
             },
         )
         return [DailyUsage(date=row["date"], totals=_read_totals(row)) for row in rows]
-
-    async def by_model(
-        self, owner: UserId, since_ms: int, until_ms: int, *, key: SessionKey | None = None
-    ) -> list[ModelUsage]:
-        """A row for each model, the most expensive first."""
-        rows = await self._db.fetchall(
-            f"SELECT provider, model, {_SUMS} FROM usage WHERE {_WHERE}"  # noqa: S608 - fixed texts
-            " GROUP BY provider, model ORDER BY cost_microusd DESC, calls DESC, provider, model",
-            {"owner": owner, "since_ms": since_ms, "until_ms": until_ms, "key": key},
-        )
-        return [ModelUsage(provider=row["provider"], model=row["model"], totals=_read_totals(row)) for row in rows]
 
     async def totals(
         self, owner: UserId, since_ms: int, until_ms: int, *, key: SessionKey | None = None

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from skynet_protocol.connect import UpdateAvailable
 from skynet_protocol.params import Result
 from skynet_protocol.scopes import Scope
 
@@ -254,24 +253,3 @@ class DevicePairResolvedEvent(Result):
     device_id: str
     decision: Literal["approved", "rejected"]
     ts: int
-
-
-class NodePairResolvedEvent(Result):
-    request_id: str
-    node_id: str
-    decision: Literal["approved", "rejected"]
-    ts: int
-
-
-class TalkModeEvent(Result):
-    enabled: bool
-    phase: str | None
-    ts: int
-
-
-class VoicewakeChangedEvent(Result):
-    triggers: Sequence[str]
-
-
-class UpdateAvailableEvent(Result):
-    update_available: UpdateAvailable | None

@@ -61,11 +61,3 @@ async def test_totals(usage: UsageStore, ada: UserId) -> None:
     assert everything.total == 3 * 18
     assert await usage.totals(ada, 0, NOON + 2 * DAY_MS, key=key(ada, "b")) == totals(1, 50)
     assert await usage.totals(ada, 0, 1) == totals(0, 0)
-
-
-async def test_by_model(usage: UsageStore, ada: UserId) -> None:
-    models = await usage.by_model(ada, 0, NOON + 2 * DAY_MS)
-    assert [(row.provider, row.model, row.totals) for row in models] == [
-        ("lab", "m-1", totals(2, 100, unpriced=1)),
-        ("lab", "m-2", totals(1, 50)),
-    ]
