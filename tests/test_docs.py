@@ -121,6 +121,7 @@ def methods_table() -> str:
     rows = ["| Method | Needs | Served |", "|---|---|---|"]
     for name, spec in METHODS.items():
         needs = "role node" if spec.node_only else (spec.scope or "nothing").removeprefix("operator.")
+        needs = "to be the first" if name == "connect" else needs
         rows.append(f"| `{name}` | {needs} | {'yes' if name in served else ''} |")
     return "\n".join(rows)
 

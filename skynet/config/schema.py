@@ -116,7 +116,8 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     first model of the provider with the highest priority. Without any provider the offline assistant answers."""
 
     workspace_dir: Path = Path()
-    """Directory of the assistant's own files. Default empty: ``workspace`` under the state directory."""
+    """Directory of the assistant's own files, as clients are told; this version keeps none there. Default empty:
+    ``workspace`` under the state directory."""
 
     timeout_s: Annotated[float, Meta(gt=0, le=604_800)] = 600.0
     """Seconds after which a run is stopped, unless the request says otherwise. Default 600."""
