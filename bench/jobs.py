@@ -16,19 +16,22 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """One measurement. ``tag`` makes the names of its sessions and runs new to the gateway.
-
-    The load runs for ``warm_up_s`` before anything counts, then for ``seconds``, and longer, at most ``LONGEST_S``,
-    until there were three answers for each connection.
-    """
+    """One measurement. ``tag`` makes the names of its sessions and runs new to the gateway."""
 
     target: Target
     tag: str
+
+
+class RateJob(Job, frozen=True, kw_only=True):
+    """The load runs for ``warm_up_s`` before anything counts, then for ``seconds``, and longer, at most ``LONGEST_S``,
+    until there were three answers for each connection.
+    """
+
     seconds: float
-    warm_up_s: float = 1.0
+    warm_up_s: float
 
 
-class RpcJob(Job, frozen=True, kw_only=True, tag="rpc"):
+class RpcJob(RateJob, frozen=True, kw_only=True, tag="rpc"):
     """The same request over and over: ``connections`` sockets with ``in_flight`` unanswered requests on each."""
 
     method: str
@@ -39,7 +42,7 @@ class RpcJob(Job, frozen=True, kw_only=True, tag="rpc"):
     """How many sessions the answer must have; None where it is not a list of sessions."""
 
 
-class TurnsJob(Job, frozen=True, kw_only=True, tag="turns"):
+class TurnsJob(RateJob, frozen=True, kw_only=True, tag="turns"):
     """Turns by ``chat.send``, one at a time on each connection, each conversation ``turns_a_session`` turns long."""
 
     connections: int = 20
@@ -55,7 +58,7 @@ class FirstJob(Job, frozen=True, kw_only=True, tag="first"):
     tokens: int = 5
 
 
-class StreamJob(Job, frozen=True, kw_only=True, tag="stream"):
+class StreamJob(RateJob, frozen=True, kw_only=True, tag="stream"):
     """Streamed ``/v1/chat/completions``, one at a time on each keep-alive connection."""
 
     model: str

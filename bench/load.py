@@ -53,7 +53,7 @@ async def _run_for(seconds: float, ends: Iterable[asyncio.Future[str]]) -> None:
         raise LoadError(end.result())
 
 
-async def _measure(job: jobs.Job, tally: Tally, ends: Sequence[asyncio.Future[str]]) -> jobs.Rate:
+async def _measure(job: jobs.RateJob, tally: Tally, ends: Sequence[asyncio.Future[str]]) -> jobs.Rate:
     """Read the tally and both processes' time at the start and the end of the window, after the warm-up."""
     await _run_for(job.warm_up_s, ends)
     tally.took_s.clear()

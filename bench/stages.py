@@ -140,7 +140,7 @@ def memory(bench: Bench) -> None:
             with running(peer, bench.home()) as gateway:
                 bench.add("memory", peer, usage.settled_rss_bytes(gateway.target.pid) / 1e6)
                 if peer is ours:
-                    outcome = perform(IdleJob(target=gateway.target, tag=tag(), seconds=bench.seconds))
+                    outcome = perform(IdleJob(target=gateway.target, tag=tag()))
                     assert isinstance(outcome, Memory)
                     bench.add("connection", peer, outcome.bytes_each / 1e3)
         except PROBLEMS as exc:
@@ -236,9 +236,7 @@ def turns(bench: Bench) -> None:
                 bench.add("turn-cpu", peer, rate.gateway_cpu_ms_each)
                 rss_bytes = usage.settled_rss_bytes(gateway.target.pid)
                 bench.progress(f"{peer.name}: {rss_bytes / 1e6:,.0f} MB after {rate.done} turns and the warm-up")
-                delay = perform(
-                    FirstJob(target=gateway.target, tag=tag(), seconds=bench.seconds, model_port=bench.model_port)
-                )
+                delay = perform(FirstJob(target=gateway.target, tag=tag(), model_port=bench.model_port))
                 assert isinstance(delay, Delay)
                 own = {"gateway_ms": delay.gateway_ms, "model_ms": delay.model_ms}
                 bench.add("first", peer, delay.over_ms, delay.details | own)
