@@ -8,6 +8,7 @@ import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from time import monotonic
 
 from msgspec import UNSET, UnsetType
@@ -59,7 +60,7 @@ class AttemptLimiter:
         self._lockout_s = lockout_s
         self._clock = clock
         self._failures: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
-        self._locked_until: dict[tuple[str, str], float] = {}
+        self._locked_until: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def check(self, peer: PeerInfo, kind: str) -> None:
         """Raise :class:`AuthFailed` ``rate_limited`` while the peer is locked out, even if its secret is right."""
@@ -88,8 +89,12 @@ class AttemptLimiter:
             log.warning("locked out %s after %d failed attempts (%s)", bucket[0], self._attempts, kind)
         if len(self._failures) > MAX_TRACKED_ADDRESSES:
             self._failures.popitem(last=False)
-        if len(self._locked_until) > MAX_TRACKED_ADDRESSES:
-            self._locked_until = {bucket: until for bucket, until in self._locked_until.items() if until > now}
+        # Lockouts are all of one length, so the first to be locked is the first to be let go.
+        while self._locked_until:
+            oldest = next(iter(self._locked_until.values()))
+            if oldest > now and len(self._locked_until) <= MAX_TRACKED_ADDRESSES:
+                break
+            self._locked_until.popitem(last=False)
 
     def succeeded(self, peer: PeerInfo, kind: str) -> None:
         """A right secret forgets the wrong ones before it."""
@@ -99,8 +104,21 @@ class AttemptLimiter:
 
 def _bucket(peer: PeerInfo, kind: str) -> tuple[str, str] | None:
     if not is_loopback(peer.address) or peer.forwarded:
-        return (peer.address, kind)
+        return (_network(peer.address), kind)
     return ("loopback browsers", kind) if peer.origin is not None else None
+
+
+def _network(address: str) -> str:
+    """The addresses one attacker has: all of an IPv6 /64, a single IPv4 one."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Network((parsed, 64), strict=False))
 
 
 class PasswordCheck:

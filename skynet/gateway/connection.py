@@ -5,10 +5,10 @@ import logging
 import secrets
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Any, Protocol
 
 from skynet.config import LimitsConfig
 from skynet.gateway.auth import Admission, Authenticator
@@ -104,6 +104,7 @@ class Connection:
         self._deadline: asyncio.TimerHandle | None = None
         self._role_refusals = 0
         self._in_flight = 0
+        self._waiting: set[asyncio.Task[Any]] = set()
         self._forms: OrderedDict[SessionKey, str] = OrderedDict()
         self._held: list[tuple[Callable[[int], bytes], bool]] | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
@@ -182,6 +183,16 @@ class Connection:
         self._in_flight -= 1
         if self._in_flight == MAX_IN_FLIGHT // 2:
             self._wire.resume_reading("in flight")
+
+    async def while_open(self, waiting: Awaitable[object]) -> object:
+        """Wait for something in the task of a request; closing the connection cancels that task."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            return await waiting
+        finally:
+            self._waiting.discard(task)
 
     def hold_events(self) -> None:
         """Send no event before the client has read the answer to the request that is being handled.
@@ -328,6 +339,8 @@ class Connection:
         self._phase = Phase.CLOSED
         self._cancel_deadline()
         self._release()
+        for task in self._waiting:
+            task.cancel()
         if was_ready:
             self._gateway.broadcaster.remove(self)
             self._gateway.presence.disconnected(self.caller, self.conn_id)

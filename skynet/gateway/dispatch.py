@@ -29,9 +29,19 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class TwoPhase:
-    """Two responses with one id: ``accepted`` at once, then what ``final`` gives (OPENCLAW-V3 7.3)."""
+    """Two responses with one id: ``accepted`` at once, then what ``final`` gives (OPENCLAW-V3 7.3).
+
+    ``final`` only waits; it is given up when the connection closes.
+    """
 
     accepted: object
+    final: Awaitable[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An answer that may take long and only waits: it is given up when the connection closes."""
+
     final: Awaitable[object]
 
 
@@ -52,7 +62,7 @@ def method(name: str) -> Callable[[F], F]:
 
     The scope it needs stands in :data:`skynet_protocol.methods.METHODS`. A plain ``def`` answers in the same loop step
     and costs no task; it may also return an awaitable. The handler returns a struct, dict, list, ``None``,
-    :class:`msgspec.Raw` (already encoded) or :class:`TwoPhase`, or raises.
+    :class:`msgspec.Raw` (already encoded), :class:`TwoPhase` or :class:`Waiting`, or raises.
     """
 
     def tag(function: F) -> F:
@@ -95,6 +105,8 @@ class Peer(Protocol):
 
     def request_ended(self) -> None: ...
 
+    def while_open(self, waiting: Awaitable[object]) -> Awaitable[object]: ...
+
 
 class Dispatcher:
     """Calls methods for connections. Handlers return or raise; only this class writes response frames."""
@@ -110,7 +122,9 @@ class Dispatcher:
             if bound is None:
                 raise RequestError(f"unknown method: {request.method}", details={"code": "METHOD_NOT_FOUND"})
             result = bound.call(peer.caller, decode_params(request.params, bound.decoder, request.method))
-            if not isinstance(result, Awaitable):
+            if isinstance(result, Waiting):
+                result = peer.while_open(result.final)
+            elif not isinstance(result, Awaitable):
                 peer.send(encode_response(request.id, result))
                 return
         except Exception as exc:
@@ -126,7 +140,7 @@ class Dispatcher:
             answer = await result
             if isinstance(answer, TwoPhase):
                 peer.send(encode_response(request_id, answer.accepted))
-                answer = await answer.final
+                answer = await peer.while_open(answer.final)
             if isinstance(answer, Failed):
                 peer.send(encode_error(request_id, answer.error, answer.payload))
             else:

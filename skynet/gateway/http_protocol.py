@@ -7,6 +7,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from skynet.config import LimitsConfig
 
+FRAMING_SHARE = 16
+"""Bytes of chunk heads that are allowed for each byte of a body."""
+
 
 class HttpProtocol(HttpToolsProtocol):
     """Ends a connection whose request headers are too large or take too long.
@@ -20,6 +23,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._head_bytes = 0
+        self._sent_bytes = 0
+        self._body_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -33,6 +38,7 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._head_timer is None:
+            self._check_frame_of_body(data)
             return
         self._head_bytes += len(data)
         if self._head_bytes > self._limits.preauth_frame_bytes and not self.transport.is_closing():
@@ -40,7 +46,19 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._sent_bytes = self._body_bytes = 0
         self._expect_head()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def _check_frame_of_body(self, data: bytes) -> None:
+        """Trailers and the heads of tiny chunks count as headers do: who sends little else is not answered."""
+        self._sent_bytes += len(data)
+        allowed = 2 * self._limits.preauth_frame_bytes + FRAMING_SHARE * self._body_bytes
+        if self._sent_bytes - self._body_bytes > allowed and not self.transport.is_closing():
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._got_head()

@@ -16,6 +16,7 @@ from skynet_protocol.connect import ClientInfo
 from skynet_protocol.events import PresenceEvent
 from skynet_protocol.frames import StateVersion
 from skynet_protocol.presence import PresenceEntry
+from skynet_protocol.scopes import Scope, satisfies
 from skynet_users.caller import Caller
 
 TTL_MS = 300_000
@@ -78,8 +79,14 @@ class PresenceTable:
         self._next_publish = 0.0
 
     def entries(self, caller: Caller) -> list[PresenceEntry]:
-        """What ``caller`` may see, newest first: the gateway itself, and the own devices or, for an admin, all."""
-        return self._visible_to(caller.user_id, caller.role)
+        """What ``caller`` may see, newest first: the gateway itself, and the own devices or, for an admin, all.
+
+        A connection that may not read, as a node's, sees the gateway and its own device.
+        """
+        visible = self._visible_to(caller.user_id, caller.role)
+        if caller.gateway_role == "operator" and satisfies(caller.scopes, Scope.READ):
+            return visible
+        return [entry for entry in visible if entry.mode == "gateway" or entry.device_id == caller.device_id]
 
     def connected(self, caller: Caller, conn_id: ConnId, client: ClientInfo, *, remote_ip: str = "") -> None:
         """A client is connected. Nothing is published (OPENCLAW-V3 2.9); a one-shot command line leaves no entry.

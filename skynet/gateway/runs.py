@@ -44,8 +44,8 @@ from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
 from skynet_agent.turn import run_turn
 from skynet_memory.errors import SessionNotFound, StorageUnavailable
-from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId, now_ms
-from skynet_memory.sessions import Session, SessionStore
+from skynet_memory.ids import RunId, SessionId, SessionKey, UserId, now_ms
+from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import NewEntry, TranscriptStore
 from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
 from skynet_memory.usage import UsageRecord
@@ -62,6 +62,8 @@ RunStatus: TypeAlias = Literal["ok", "error", "aborted", "timeout"]
 MAX_QUEUED = 20
 """Messages that may wait in one lane; the next is refused, so that a stuck model does not fill the memory."""
 DEFAULT_WINDOW_TOKENS = 128_000
+MAX_ACTIVE = 64
+"""Runs of one person, queued or running, in all sessions together; each keeps its message and a model busy."""
 HISTORY_MESSAGES = 80
 """At most this many stored messages go to the model (DESIGN 12)."""
 STORE_AGAIN_S = 1.0
@@ -147,16 +149,22 @@ class Run:
     """A message that was accepted, until its answer is stored."""
 
     def __init__(
-        self, inbound: Inbound, session: Session, entry_id: EntryId | None, draft: Draft, accepted_at_ms: int
+        self,
+        inbound: Inbound,
+        begun: TurnBegun,
+        draft: Draft,
+        accepted_at_ms: int,
+        stopped: "Callable[[Run], None]",
     ) -> None:
         self.inbound = inbound
-        self.session = session
-        self.entry_id = entry_id
+        self.session = begun.session
+        self.entry_id = begun.entry_id
         self.accepted_at_ms = accepted_at_ms
         self.started_at_ms = 0
         self.waited = False
         self.stop_reason = ""
         self.draft = draft
+        self._stopped = stopped
         self._model_call: asyncio.Task[Finished] | None = None
         self._listeners: list[Listener] = []
         self._result: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
@@ -193,6 +201,8 @@ class Run:
             self.stop_reason = stop_reason
             if self._model_call is not None:
                 self._model_call.cancel()
+            else:
+                self._stopped(self)
 
     def emit(self, event: ModelEvent | RunEnded) -> None:
         """Tell the listeners; what one of them raises is no concern of the run, nor of the others."""
@@ -261,26 +271,12 @@ class Runs:
         A run id that its owner used within 24 hours runs nothing; what is known of the first is returned.
 
         Raises:
-            RequestError: the session does not take messages; its lane is full, or the gateway is shutting down
-                (``UNAVAILABLE``, retryable).
+            RequestError: as :meth:`check_room` says.
             StorageUnavailable: the message could not be stored; nothing was.
         """
-        if self.closing:
-            raise RequestError(
-                "the gateway is shutting down", code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=2000
-            )
         if (running := self._active.get(_identity(inbound))) is not None:
             return Repeat("running", None, running.accepted_at_ms, running)
-        session = await self._sessions.get(inbound.caller.user_id, inbound.key)
-        if session is not None and session.settings.get("sendPolicy") == "deny":
-            raise RequestError("send blocked by session policy")
-        if len(self._lanes.get(inbound.key, ())) + self._arriving[inbound.key] > MAX_QUEUED:
-            raise RequestError(
-                f"{MAX_QUEUED} messages are waiting in this session already",
-                code=ErrorCode.UNAVAILABLE,
-                retryable=True,
-                retry_after_ms=5000,
-            )
+        await self.check_room(inbound.caller.user_id, inbound.key)
         accepting = self._tasks.start(self._store_inbound(inbound), name=f"accept {inbound.run_id}")
         self._arriving[inbound.key] += 1
         try:
@@ -295,6 +291,23 @@ class Runs:
                 del self._arriving[inbound.key]
         # In the same step as the return: so the acknowledgement leaves before the run's first event.
         return self._enqueue(inbound, begun)
+
+    async def check_room(self, owner: UserId, key: SessionKey) -> None:
+        """Whether a message for this session would be taken now.
+
+        Raises:
+            RequestError: the session takes no messages; or (``UNAVAILABLE``, retryable) its lane is full, its person
+                has too many runs, or the gateway is shutting down.
+        """
+        if self.closing:
+            raise _busy("the gateway is shutting down", retry_after_ms=2000)
+        session = await self._sessions.get(owner, key)
+        if session is not None and session.settings.get("sendPolicy") == "deny":
+            raise RequestError("send blocked by session policy")
+        if len(self._lanes.get(key, ())) + self._arriving[key] > MAX_QUEUED:
+            raise _busy(f"{MAX_QUEUED} messages are waiting in this session already", retry_after_ms=5000)
+        if len(self.active(owner)) >= MAX_ACTIVE:
+            raise _busy(f"{MAX_ACTIVE} of your messages are being answered already", retry_after_ms=5000)
 
     def _abandon(self, inbound: Inbound, accepting: "asyncio.Task[TurnBegun | TurnRepeated]") -> None:
         if not accepting.cancelled() and accepting.exception() is None:
@@ -320,7 +333,7 @@ class Runs:
         identity = _identity(inbound)
         if isinstance(begun, TurnRepeated):
             return Repeat(begun.status, begun.response, begun.started_at_ms, self._active.get(identity))
-        run = Run(inbound, begun.session, begun.entry_id, self._router.draft(), self._clock())
+        run = Run(inbound, begun, self._router.draft(), self._clock(), self._leave_lane)
         self._active[identity] = run
         lane = self._lanes.get(inbound.key)
         if lane is None:
@@ -386,15 +399,24 @@ class Runs:
         """Run a lane until it is empty."""
         try:
             while lane:
-                run = lane[0]
-                try:
-                    with log_context(user_id=run.owner, run_id=run.run_id):
-                        await self._execute(run)
-                finally:
-                    lane.popleft()
-                    self._active.pop(_identity(run.inbound), None)
+                await self._bring_to_end(lane[0])
+                lane.popleft()
         finally:
             del self._lanes[key]
+
+    def _leave_lane(self, run: Run) -> None:
+        """A run that was stopped while it waited ends now, unless the one that runs was stopped too and ends first."""
+        lane = self._lanes.get(run.key)
+        if lane is not None and run in lane and lane[0] is not run and not lane[0].stop_reason:
+            lane.remove(run)
+            self._tasks.start(self._bring_to_end(run), name=f"stopped run {run.run_id}")
+
+    async def _bring_to_end(self, run: Run) -> None:
+        try:
+            with log_context(user_id=run.owner, run_id=run.run_id):
+                await self._execute(run)
+        finally:
+            self._active.pop(_identity(run.inbound), None)
 
     async def _execute(self, run: Run) -> None:
         """Bring a run to its one end: asked, stored, told. What goes wrong on the way is an end too."""
@@ -412,9 +434,12 @@ class Runs:
         stored = True
         try:
             await self._store(run, result)
-        except Exception as exc:
+        except StorageUnavailable as exc:
             result = self._failed(run, exc)
-            stored = not isinstance(exc, StorageUnavailable)
+            stored = False
+        except Exception as exc:  # the answer itself cannot be stored; that it failed can
+            result = self._failed(run, exc)
+            await self._store(run, result)
         if run.inbound.reply is not None and result.status == "ok":
             events.answered(assistant_message(text_of(result.message), result.message.timestamp))
         else:
@@ -610,6 +635,10 @@ class Runs:
 
 
 _STOPPED = {"timeout": "the run took longer than allowed", "shutdown": "interrupted: the gateway was stopped"}
+
+
+def _busy(message: str, *, retry_after_ms: int) -> RequestError:
+    return RequestError(message, code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=retry_after_ms)
 
 
 def user_content(text: str, attachments: Attachments, now: datetime) -> tuple[TextBlock | ImageBlock, ...]:

@@ -26,7 +26,10 @@ MAX_PREVIEW_CHARS = 2000
 
 _CUT = ("text", "thinking", "arguments", "partialJson")
 _REMOVED = ("details", "usage", "cost")
-_DIRECTIVES = re.compile(r"\[\[\s*(?:audio_as_voice|reply_to_current|reply_to\s*:\s*[^\]\n]+)\s*\]\]", re.IGNORECASE)
+# Possessive: a model's text must not make this try every way to share blanks out.
+_DIRECTIVES = re.compile(
+    r"\[\[\s*+(?:audio_as_voice|reply_to_current|reply_to\s*+:\s*+[^\[\]\n]*+)\s*+\]\]", re.IGNORECASE
+)
 _ENVELOPE = re.compile(r"\[([^\]]+)\]\s*")
 _ENVELOPE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}Z| \d{2}:\d{2})\b")
 _ENVELOPE_CHANNELS = tuple(

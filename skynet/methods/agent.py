@@ -6,7 +6,7 @@ from msgspec import UNSET, Raw
 
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
-from skynet.gateway.dispatch import TwoPhase, method
+from skynet.gateway.dispatch import TwoPhase, Waiting, method
 from skynet.gateway.keys import key_part, render_key, resolve_key
 from skynet.gateway.runs import Inbound, Repeat, Run, Runs, run_response, user_content
 from skynet.gateway.session_levels import thinking_level
@@ -19,6 +19,9 @@ from skynet_protocol.errors import ErrorCode, RequestError
 from skynet_protocol.params import invalid_params
 from skynet_protocol.session_keys import FullKey, parse_wire_key
 from skynet_users.caller import Caller
+
+MAX_WAIT_S = 86_400.0
+"""Longer than any run: what a client that asks for more waits at most."""
 
 
 class RunMethods:
@@ -50,13 +53,14 @@ class RunMethods:
         message = normalize_message(params.message)
         attachments = decode_attachments(params.attachments)
         require_content(message, attachments)
-        run_id = RunId(params.idempotency_key)
+        run_id, thinking = RunId(params.idempotency_key), thinking_level(params.thinking)
         command = parse_command(message)
         if (
             command is not None
             and command.name in RESTARTS
             and not await self._runs.known(caller.user_id, "agent", run_id)
         ):
+            await self._runs.check_room(caller.user_id, key)
             message = await self._commands.restart(caller, key, command)
         # A session that is known by its id alone has no key on the wire: its runs have no chat events.
         wire_key = "" if session_id else params.session_key or render_key(key)
@@ -70,7 +74,7 @@ class RunMethods:
                 kind="agent",
                 content=user_content(message, attachments, datetime.now().astimezone()),
                 system=params.extra_system_prompt,
-                thinking=thinking_level(params.thinking),
+                thinking=thinking,
                 timeout_s=None if params.timeout is UNSET else float(params.timeout),
                 origin={"label": caller.client_name, "chatType": "direct"},
                 wire_key=wire_key,
@@ -82,14 +86,18 @@ class RunMethods:
             return TwoPhase(accepted, _final(submitted))
         if submitted.response is not None:
             return Raw(submitted.response)
-        if submitted.status == "running":
+        if submitted.run is not None:
             return AgentAccepted(run_id=run_id, accepted_at=submitted.started_at_ms, status="accepted")
         raise RequestError("the run was interrupted", code=ErrorCode.UNAVAILABLE)
 
     @method("agent.wait")
-    async def wait(self, caller: Caller, params: AgentWaitParams) -> AgentWaitResult:
+    def wait(self, caller: Caller, params: AgentWaitParams) -> Waiting:
         """Wait for the end of a run, begun or not; an aborted run answers ``timeout``, as in OpenClaw."""
-        result = await self._runs.result(caller.user_id, RunId(params.run_id), timeout_s=params.timeout_ms / 1000)
+        return Waiting(self._wait(caller, params))
+
+    async def _wait(self, caller: Caller, params: AgentWaitParams) -> AgentWaitResult:
+        timeout_s = min(params.timeout_ms / 1000, MAX_WAIT_S)
+        result = await self._runs.result(caller.user_id, RunId(params.run_id), timeout_s=timeout_s)
         if result is None or result.status in ("aborted", "timeout"):
             return AgentWaitResult(run_id=params.run_id, status="timeout")
         return AgentWaitResult(
@@ -132,7 +140,11 @@ class RunMethods:
         if params.session_id:
             session_id = SessionId(params.session_id)
             known = await self._sessions.by_session_id(caller.user_id, session_id)
-            key = known.key if known is not None else build_key(caller.user_id, DEFAULT_AGENT, f"id:{key_part(session_id)}")
+            key = (
+                known.key
+                if known is not None
+                else build_key(caller.user_id, DEFAULT_AGENT, f"id:{key_part(session_id)}")
+            )
             return key, session_id
         return resolve_key(caller, "main"), None
 

@@ -73,12 +73,13 @@ class ChatMethods:
             log.info("dropped attachments that are no images: %s", ", ".join(attachments.dropped))
         if is_stop_word(message):
             return await self._stop(caller, key, stop_reason="stop")
-        run_id = RunId(params.idempotency_key)
+        run_id, thinking = RunId(params.idempotency_key), thinking_level(params.thinking)
         command = parse_command(message)
         reply = None
         if command is not None and command.name in RESTARTS:
             # A repeated key must not end the conversation that its first use began.
             if not await self._runs.known(caller.user_id, "chat", run_id):
+                await self._runs.check_room(caller.user_id, key)
                 message = await self._commands.restart(caller, key, command)
         elif command is not None:
             reply = partial(self._commands.answer, caller, key, command)
@@ -90,7 +91,7 @@ class ChatMethods:
                 kind="chat",
                 content=user_content(message, attachments, datetime.now().astimezone()),
                 reply=reply,
-                thinking=thinking_level(params.thinking),
+                thinking=thinking,
                 timeout_s=_timeout_s(params),
                 origin={"label": caller.client_name, "provider": "webchat", "surface": "webchat", "chatType": "direct"},
                 wire_key=params.session_key,

@@ -186,6 +186,17 @@ async def test_a_queued_run_can_be_aborted(client: WireClient) -> None:
     assert text((await client.chat_end(await send(client, "say=next")))["message"]) == "next"
 
 
+async def test_a_run_that_is_stopped_while_it_waits_ends_at_once(client: WireClient) -> None:
+    first = await send(client, "hang")
+    second, third = await send(client, "say=never"), await send(client, "say=third")
+    answer = await client.call("chat.abort", {"sessionKey": MAIN, "runId": second})
+    assert answer["runIds"] == [second]
+    assert (await client.chat_end(second))["state"] == "aborted"
+    assert not [e for e in of_run(client, first) if e["event"] == "chat"]
+    await client.call("chat.abort", {"sessionKey": MAIN, "runId": first})
+    assert text((await client.chat_end(third))["message"]) == "third"
+
+
 async def test_a_repeated_key_runs_nothing_twice(client: WireClient, models: ModelServer) -> None:
     run_id = await send(client, "tokens=3 first=100", run_id="k1")
     params = {"sessionKey": MAIN, "message": "tokens=3", "idempotencyKey": "k1"}
@@ -464,6 +475,42 @@ async def test_a_lane_refuses_what_it_cannot_hold(client: WireClient) -> None:
         await client.call("chat.send", {"sessionKey": MAIN, "message": "x", "idempotencyKey": "k"})
     assert refused.value.error["retryable"] is True
     assert len((await client.call("chat.abort", {"sessionKey": MAIN}))["runIds"]) == 21
+
+
+async def test_a_person_has_so_many_runs_and_no_more(client: WireClient) -> None:
+    for number in range(64):
+        await send(client, "hang", key=f"agent:main:s{number}")
+    with pytest.raises(Refused, match="64 of your messages") as refused:
+        await client.call("chat.send", {"sessionKey": "agent:main:t", "message": "x", "idempotencyKey": "k"})
+    assert refused.value.error["retryable"] is True
+    await asyncio.gather(*(client.call("chat.abort", {"sessionKey": f"agent:main:s{n}"}) for n in range(64)))
+
+
+async def test_a_message_that_is_refused_ends_no_conversation(client: WireClient) -> None:
+    await client.chat_end(await send(client, "say=before"))
+    before = await client.call("chat.history", {"sessionKey": MAIN})
+    for params in ({"thinking": "wild"}, {"attachments": [{"content": "!"}]}):
+        for method in ("chat.send", "agent"):
+            with pytest.raises(Refused):
+                await client.call(method, {"sessionKey": MAIN, "message": "/new x", "idempotencyKey": "k", **params})
+    assert await client.call("chat.history", {"sessionKey": MAIN}) == before
+
+
+async def test_waiting_ends_with_its_connection(gateway: RunningGateway, client: WireClient) -> None:
+    await client.call("health")
+    before = len(gateway.app.gateway.tasks)
+    async with gateway.client() as leaving:
+        for number in range(50):
+            await leaving.send_frame("agent.wait", {"runId": f"never-{number}", "timeoutMs": 2**52})
+        await until(lambda: len(gateway.app.gateway.tasks) >= before + 50)
+    await until(lambda: len(gateway.app.gateway.tasks) <= before)
+
+
+async def test_a_hostile_answer_does_not_keep_the_gateway_busy(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path) as gateway, gateway.client() as client:
+        await client.chat_end(await send(client, "echo [[reply_to:" + " " * 50_000 + "|"))
+        history = await client.call("chat.history", {"sessionKey": MAIN})
+        assert len(history["messages"]) == 2
 
 
 async def test_send_policy_deny(client: WireClient) -> None:

@@ -140,13 +140,22 @@ def test_browsers_of_this_machine_share_one_count(limiter: AttemptLimiter) -> No
 
 def test_addresses_are_forgotten_not_collected(limiter: AttemptLimiter) -> None:
     for number in range(MAX_TRACKED_ADDRESSES + 50):
-        limiter.failed(peer(f"2001:db8::{number:x}"), SHARED_SECRET)
+        limiter.failed(peer(f"2001:db8:{number:x}::1"), SHARED_SECRET)
     assert len(limiter._failures) == MAX_TRACKED_ADDRESSES
+
+
+def test_addresses_of_one_network_count_as_one(limiter: AttemptLimiter) -> None:
+    for number in range(3):
+        limiter.failed(peer(f"2001:db8::{number:x}"), SHARED_SECRET)
+    with pytest.raises(AuthFailed, match="rate_limited"):
+        limiter.check(peer("2001:db8::ffff"), SHARED_SECRET)
+    limiter.check(peer("2001:db8:1::1"), SHARED_SECRET)
+    limiter.check(peer("::ffff:192.0.2.1"), SHARED_SECRET)
 
 
 def test_ended_lockouts_are_forgotten(limiter: AttemptLimiter, clock: Clock) -> None:
     for number in range(MAX_TRACKED_ADDRESSES):
-        fail(limiter, peer(f"2001:db8::{number:x}"), 3)
+        fail(limiter, peer(f"2001:db8:{number:x}::1"), 3)
     clock.now_s += 301
     fail(limiter, peer(), 3)
     assert len(limiter._locked_until) == 1

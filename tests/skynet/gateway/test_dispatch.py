@@ -1,6 +1,6 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import msgspec
@@ -40,6 +40,10 @@ class FakePeer:
     def request_ended(self) -> None:
         self.in_flight -= 1
         self.idle.set()
+
+
+    async def while_open(self, waiting: Awaitable[object]) -> object:
+        return await waiting
 
 
 class Methods:
