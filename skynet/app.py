@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from msgspec import UNSET
@@ -133,15 +133,18 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             store_path=str(config.database.path),
             agent_name=config.agent.name,
         )
-        async with Runs(
-            turns=turns,
-            sessions=sessions,
-            transcripts=transcripts,
-            router=router,
-            broadcaster=broadcaster,
-            tasks=tasks,
-            timeout_s=config.agent.timeout_s,
-        ) as runs:
+        async with (
+            aclosing(router),
+            Runs(
+                turns=turns,
+                sessions=sessions,
+                transcripts=transcripts,
+                router=router,
+                broadcaster=broadcaster,
+                tasks=tasks,
+                timeout_s=config.agent.timeout_s,
+            ) as runs,
+        ):
             commands = Commands(sessions=sessions, router=router, abort_session=runs.abort_session)
             table = collect(
                 PingMethods(),
@@ -208,10 +211,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 origins=config.gateway.origins,
                 accepting=lambda: not runs.closing,
             )
-            try:
-                yield App(gateway, http, db, runs)
-            finally:
-                await router.aclose()
+            yield App(gateway, http, db, runs)
 
 
 def serve(config: Config, *, on_ready: Callable[[str], None] | None = None) -> None:

@@ -191,6 +191,11 @@ class Run:
 
         return unsubscribe
 
+    @property
+    def ended(self) -> RunResult | None:
+        """The end, once it is told."""
+        return self._result.result() if self._result.done() else None
+
     async def wait(self) -> RunResult:
         """The result; a model's failure is in it, not raised. Cancelling the wait does not touch the run."""
         return await asyncio.shield(self._result)
@@ -217,7 +222,7 @@ class Run:
         self._model_call = task
 
     def end(self, result: RunResult) -> None:
-        """The result is stored."""
+        """The end is told."""
         self._result.set_result(result)
         self.emit(RunEnded(result))
 
@@ -247,6 +252,7 @@ class Runs:
         self._clock = clock
         self._lanes: dict[SessionKey, deque[Run]] = {}
         self._active: dict[tuple[UserId, RunKind, RunId], Run] = {}
+        self._working: set[asyncio.Task[None]] = set()
         self._arriving: Counter[SessionKey] = Counter()
         self._ended: OrderedDict[tuple[UserId, RunId], RunResult] = OrderedDict()
         self._waiters: dict[tuple[UserId, RunId], set[asyncio.Future[RunResult]]] = {}
@@ -260,10 +266,10 @@ class Runs:
     ) -> None:
         """Stop every run; what was shown is stored as interrupted."""
         self.closing = True
-        runs = list(self._active.values())
-        for run in runs:
+        for run in list(self._active.values()):
             run.abort("shutdown")
-        await asyncio.gather(*(run.wait() for run in runs), return_exceptions=True)
+        if self._working:
+            await asyncio.wait(self._working)
 
     async def submit(self, inbound: Inbound) -> Run | Repeat:
         """Take a message. It is stored when this returns, and its run starts when its lane is free.
@@ -333,12 +339,14 @@ class Runs:
         identity = _identity(inbound)
         if isinstance(begun, TurnRepeated):
             return Repeat(begun.status, begun.response, begun.started_at_ms, self._active.get(identity))
-        run = Run(inbound, begun, self._router.draft(), self._clock(), self._leave_lane)
+        run = Run(inbound, begun, self._router.draft(), self._clock(), self._stopped)
         self._active[identity] = run
         lane = self._lanes.get(inbound.key)
         if lane is None:
             lane = self._lanes[inbound.key] = deque()
-            self._tasks.start(self._work(inbound.key, lane), name=f"lane {inbound.key}")
+            work = self._tasks.start(self._work(inbound.key, lane), name=f"lane {inbound.key}")
+            self._working.add(work)
+            work.add_done_callback(self._working.discard)
         run.waited = bool(lane)
         lane.append(run)
         return run
@@ -399,35 +407,32 @@ class Runs:
         """Run a lane until it is empty."""
         try:
             while lane:
-                await self._bring_to_end(lane[0])
-                lane.popleft()
+                run = lane[0]
+                try:
+                    with log_context(user_id=run.owner, run_id=run.run_id):
+                        await self._execute(run)
+                finally:
+                    lane.popleft()
+                    self._active.pop(_identity(run.inbound), None)
         finally:
             del self._lanes[key]
 
-    def _leave_lane(self, run: Run) -> None:
-        """A run that was stopped while it waited ends now, unless the one that runs was stopped too and ends first."""
+    def _stopped(self, run: Run) -> None:
+        """A run was stopped before it began. It ends now, not when those before it do; only its entry waits for them.
+
+        If the one that runs was stopped too, it ends first, and soon.
+        """
         lane = self._lanes.get(run.key)
         if lane is not None and run in lane and lane[0] is not run and not lane[0].stop_reason:
-            lane.remove(run)
-            self._tasks.start(self._bring_to_end(run), name=f"stopped run {run.run_id}")
-
-    async def _bring_to_end(self, run: Run) -> None:
-        try:
-            with log_context(user_id=run.owner, run_id=run.run_id):
-                await self._execute(run)
-        finally:
-            self._active.pop(_identity(run.inbound), None)
+            run.started_at_ms = self._clock()
+            self._end(run, self._events(run), self._unanswered(run))
 
     async def _execute(self, run: Run) -> None:
         """Bring a run to its one end: asked, stored, told. What goes wrong on the way is an end too."""
-        events = RunEvents(
-            self._broadcaster,
-            owner=run.owner,
-            key=run.key,
-            run_id=run.run_id,
-            with_session_key=bool(run.inbound.wire_key),
-            clock=self._clock,
-        )
+        if run.ended is not None:
+            await self._store_patiently(run, run.ended)
+            return
+        events = self._events(run)
         run.started_at_ms = self._clock()
         log.info("run started: %s in %s", run.inbound.kind, run.key)
         result = await self._answer(run, events)
@@ -439,7 +444,22 @@ class Runs:
             stored = False
         except Exception as exc:  # the answer itself cannot be stored; that it failed can
             result = self._failed(run, exc)
-            await self._store(run, result)
+            await self._store_patiently(run, result)
+        self._end(run, events, result)
+        if not stored:
+            await self._store_later(run, result)
+
+    def _events(self, run: Run) -> RunEvents:
+        return RunEvents(
+            self._broadcaster,
+            owner=run.owner,
+            key=run.key,
+            run_id=run.run_id,
+            with_session_key=bool(run.inbound.wire_key),
+            clock=self._clock,
+        )
+
+    def _end(self, run: Run, events: RunEvents, result: RunResult) -> None:
         if run.inbound.reply is not None and result.status == "ok":
             events.answered(assistant_message(text_of(result.message), result.message.timestamp))
         else:
@@ -447,8 +467,15 @@ class Runs:
         self._remember(run, result)
         run.end(result)
         log.info("run ended: %s after %d ms", result.status, result.ended_at_ms - result.started_at_ms)
-        if not stored:
+
+    async def _store_patiently(self, run: Run, result: RunResult) -> None:
+        """Store an end that is told in any case."""
+        try:
+            await self._store(run, result)
+        except StorageUnavailable:
             await self._store_later(run, result)
+        except Exception:
+            log.exception("the end of run %s cannot be stored", run.run_id)
 
     async def _answer(self, run: Run, events: RunEvents) -> RunResult:
         """The answer, complete or as far as it came."""
@@ -461,6 +488,10 @@ class Runs:
                     return self._result(run, finished.message, finished.error)
         except Exception as exc:
             return self._failed(run, exc)
+        return self._unanswered(run)
+
+    def _unanswered(self, run: Run) -> RunResult:
+        """The end of a run that was stopped, with what was shown."""
         return self._result(run, run.draft.message("aborted", error_message=_STOPPED.get(run.stop_reason)))
 
     def _failed(self, run: Run, error: Exception) -> RunResult:
