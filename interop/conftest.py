@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -12,6 +13,9 @@ from interop.gateway import Gateway, running_gateway
 from interop.install import in_ci, missing
 from interop.models import Models, running_models
 from interop.openclaw import OpenClaw, Outcome
+
+# A shell that runs the tests in the background has them ignore SIGINT, and so would every process that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 COMMANDS_AT_A_TIME = 2
 """A command is two seconds of start-up work; more at once only makes its own time limits run out."""

@@ -1,6 +1,7 @@
 """Session keys at the edge: what a client writes, what is stored, and what the client is shown."""
 
 import hashlib
+from functools import lru_cache
 
 from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import AgentId, SessionKey, UserId
@@ -38,6 +39,7 @@ def key_part(text: str) -> str:
     return f"{canonical}~{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+@lru_cache(maxsize=4096)
 def render_key(key: SessionKey) -> str:
     """The form that OpenClaw clients know: ``agent:{agent}:{name}``."""
     parsed = parse_key(key)

@@ -60,8 +60,9 @@ class GatewaySocket(asyncio.Protocol):
         self._connection: Connection | None = None
         self._events: deque[Event] = deque()
         self._fragments = bytearray()
-        self._corked: list[bytes] | None = None
-        self._corked_bytes = 0
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._handling = False
         self._close_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._failing = False
@@ -125,7 +126,7 @@ class GatewaySocket(asyncio.Protocol):
 
     def buffered_bytes(self) -> int:
         """Bytes handed over that the kernel has not taken yet."""
-        return self._transport.get_write_buffer_size()
+        return self._transport.get_write_buffer_size() + self._out_bytes
 
     def allow_frames_of(self, limit_bytes: int) -> None:
         """Change the greatest message that is accepted from here on."""
@@ -158,7 +159,7 @@ class GatewaySocket(asyncio.Protocol):
 
     def _handle_events(self) -> None:
         """Handle what was parsed until something pauses this connection; what is left then, at most one read, waits."""
-        self._corked = []
+        self._handling = True
         try:
             while self._events and not self._paused_by:
                 event = self._events.popleft()
@@ -167,8 +168,8 @@ class GatewaySocket(asyncio.Protocol):
                 elif isinstance(event, UpgradeRequest):
                     self._handle_upgrade(event)
         finally:
+            self._handling = False
             self._flush()
-            self._corked = None
 
     def _handle_upgrade(self, request: UpgradeRequest) -> None:
         if request.path.partition("?")[0] == _CANVAS_SOCKET:
@@ -227,6 +228,7 @@ class GatewaySocket(asyncio.Protocol):
         self._left()
         # What the peer is still sending is read and dropped: a socket closed on unread bytes resets the connection, and
         # the peer would lose the close frame.
+        self._flush()
         if not self._transport.is_closing():
             self._transport.write_eof()
         self._go_on()
@@ -256,19 +258,19 @@ class GatewaySocket(asyncio.Protocol):
             self._write(b"".join(output))
 
     def _write(self, data: bytes) -> None:
-        if self._corked is not None:
-            self._corked.append(data)
-            self._corked_bytes += len(data)
-            if self._corked_bytes > CORK_BYTES:
-                self._flush()
-        elif not self._transport.is_closing():
-            self._transport.write(data)
+        """Send soon: what is written in one loop step goes out in one write, because each is a system call."""
+        if not self._out and not self._handling:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes > CORK_BYTES:
+            self._flush()
 
     def _flush(self) -> None:
-        if self._corked:
-            data = b"".join(self._corked)
-            self._corked.clear()
-            self._corked_bytes = 0
+        if self._out:
+            data = b"".join(self._out)
+            self._out.clear()
+            self._out_bytes = 0
             if not self._transport.is_closing():
                 self._transport.write(data)
 

@@ -201,7 +201,9 @@ def script_of(messages: Sequence[Mapping[str, Any]]) -> tuple[str, Script]:
         if message.get("role") == "user":
             text = _text(message.get("content"))
             break
-    text = _message_id.sub("", _time_prefix.sub("", text, count=1))
+    if (prefix := _time_prefix.match(text)) is not None:  # sub() would try from every character of a long text
+        text = text[prefix.end() :]
+    text = _message_id.sub("", text)
     script = parse_script(text)
     if script.tools and result is not None:
         script = Script(tokens=script.tokens or words(f"tool said: {result}"), prompt_tokens=script.prompt_tokens)
