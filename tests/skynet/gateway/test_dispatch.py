@@ -41,7 +41,6 @@ class FakePeer:
         self.in_flight -= 1
         self.idle.set()
 
-
     async def while_open(self, waiting: Awaitable[object]) -> object:
         return await waiting
 
