@@ -7,7 +7,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Lifespan
 
 from skynet.config import LimitsConfig
 from skynet.gateway.auth import Authenticator
@@ -33,7 +32,6 @@ def http_app(
     limits: LimitsConfig,
     origins: tuple[str, ...] = (),
     accepting: Callable[[], bool] = lambda: True,
-    lifespan: Lifespan[Starlette] | None = None,
 ) -> Starlette:
     """The HTTP application.
 
@@ -61,7 +59,6 @@ def http_app(
             Route("/readyz", Ready(accepting, database), methods=["GET"]),
         ],
         exception_handlers={HTTPException: _not_served, Exception: _crashed},
-        lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # a POST that is redirected loses its body in most clients
     return app

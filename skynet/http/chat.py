@@ -198,7 +198,7 @@ class _Exchange:
         body = encode_completion(
             answer, completion_id=self._completion_id, created_s=self._created_s, model=self._turn.model
         )
-        await send_json(self._send, 200, body, (*source_header(answer), *self._headers))
+        await send_json(self._send, 200, body, (*source_header(answer.source), *self._headers))
 
     async def _watch(self, leave: Callable[[], None]) -> None:
         """Call ``leave`` when the client is gone."""

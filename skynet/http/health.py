@@ -10,10 +10,10 @@ from starlette.types import Receive, Scope, Send
 from skynet.http.responses import send_json
 from skynet.version import VERSION
 from skynet_memory.database import Database
+from skynet_protocol.errors import PROTOCOL_VERSION
 
 log = logging.getLogger(__name__)
 
-PROTOCOL = 3
 DATABASE_TIMEOUT_S = 2.0
 
 
@@ -22,7 +22,7 @@ class Health:
 
     def __init__(self, connections: Callable[[], int]) -> None:
         self._connections = connections
-        fields = {"status": "ok", "version": VERSION, "protocol": PROTOCOL}
+        fields = {"status": "ok", "version": VERSION, "protocol": PROTOCOL_VERSION}
         self._head = orjson.dumps(fields)[:-1] + b',"ws_clients":'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

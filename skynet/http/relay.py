@@ -37,8 +37,8 @@ class Relay:
 
     The run's listener fills the buffer; :meth:`send_all` empties it. Whatever came since the last send leaves in one
     piece, each token in an event of its own. The response's head waits for the first delta, so that a failure before
-    it has an honest HTTP status. Beyond ``limit_bytes`` unread, ``on_overflow`` is called and the answer ends with an
-    error.
+    it has an honest HTTP status. Beyond ``limit_bytes`` unread the answer ends with an error, and :meth:`on_event` says
+    so.
     """
 
     def __init__(self, encoder: ChunkEncoder, *, limit_bytes: int) -> None:
@@ -113,8 +113,8 @@ class Relay:
             return
         if self.gone:
             return
-        source = _source_header(self._source)
-        await send({"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM, *source, *headers]})
+        head = [*_EVENT_STREAM, *source_header(self._source), *headers]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
         while not self.gone:
             self._wake.clear()
             data, ended = self._take()
@@ -169,13 +169,8 @@ class Relay:
         return data, self._state is _State.ENDED and not parts
 
 
-def _source_header(source: str) -> tuple[Header, ...]:
-    """``x-skynet-model``, if it can be written in a header."""
+def source_header(source: str) -> tuple[Header, ...]:
+    """``x-skynet-model``: the ``provider/model`` that answered, if it can be written in a header."""
     if source and source.isascii() and source.isprintable():
         return ((b"x-skynet-model", source.encode()),)
     return ()
-
-
-def source_header(answer: Answer) -> tuple[Header, ...]:
-    """``x-skynet-model`` of a whole answer."""
-    return _source_header(answer.source)
