@@ -20,7 +20,14 @@ OUTBOUND = 10_000
 
 @pytest.fixture
 async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
-    async with connection_parts(tmp_path, outbound_bytes=OUTBOUND, handshake_timeout_s=0.05) as built:
+    async with connection_parts(tmp_path, outbound_bytes=OUTBOUND) as built:
+        yield built
+
+
+@pytest.fixture
+async def hasty(tmp_path: Path) -> AsyncIterator[Parts]:
+    """Parts of a gateway that soon gives up on a handshake, though not before one that nothing holds up is done."""
+    async with connection_parts(tmp_path, handshake_timeout_s=0.5) as built:
         yield built
 
 
@@ -64,15 +71,15 @@ async def test_nothing_is_handed_over_while_authenticating(parts: Parts) -> None
     assert [response["id"] for response in wire.responses()] == ["c", "h"]
 
 
-async def test_silence_ends_it(parts: Parts) -> None:
-    wire = parts.open()
+async def test_silence_ends_it(hasty: Parts) -> None:
+    wire = hasty.open()
     await until(lambda: wire.ended)
     assert wire.ended == (1000, "")
     assert len(wire.sent) == 1
 
 
-async def test_the_deadline_is_off_when_ready(parts: Parts) -> None:
-    wire, silent = await parts.ready(), parts.open()
+async def test_the_deadline_is_off_when_ready(hasty: Parts) -> None:
+    wire, silent = await hasty.ready(), hasty.open()
     await until(lambda: silent.ended)
     assert wire.ended is None
 
@@ -90,18 +97,18 @@ async def test_who_leaves_while_authenticating_never_becomes_ready(parts: Parts)
 
 
 @pytest.mark.parametrize("cause", ["timeout", "shutdown"])
-async def test_who_is_closed_while_authenticating_never_becomes_ready(parts: Parts, cause: str) -> None:
-    wire = parts.open()
+async def test_who_is_closed_while_authenticating_never_becomes_ready(hasty: Parts, cause: str) -> None:
+    wire = hasty.open()
     nonce = wire.sent[0]["payload"]["nonce"]
-    async with parts.database.transaction():  # pairing has to wait
+    async with hasty.database.transaction():  # pairing has to wait
         wire.requests("connect", connect_params(token=TOKEN, device=DeviceIdentity.generate(), nonce=nonce))
         if cause == "shutdown":
             wire.connection.shut_down()
         await until(lambda: wire.ended)
-    await until(lambda: not len(parts.gateway.tasks))
+    await until(lambda: not len(hasty.gateway.tasks))
     assert wire.ended == ((1000, "") if cause == "timeout" else (1012, "service restart"))
     assert len(wire.sent) == 1
-    assert not len(parts.gateway.broadcaster)
+    assert not len(hasty.gateway.broadcaster)
 
 
 async def test_a_failure_of_our_own_is_told_without_details(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
