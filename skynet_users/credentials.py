@@ -6,10 +6,12 @@ Passwords are kept as argon2id hashes. Personal tokens are random, so their SHA-
 import asyncio
 import hashlib
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from skynet_memory.database import Database, Statements
+from skynet_memory.errors import StorageUnavailable
 from skynet_memory.ids import UserId, new_id, now_ms
 from skynet_memory.secrets import Secret
 from skynet_users.people import User, read_user
@@ -67,12 +69,13 @@ class CredentialStore:
             return None
         user, credential, at_ms = read_user(row), row["credential"], now_ms()
         if at_ms - (row["last_used_at_ms"] or 0) >= _LAST_USED_STEP_MS:
-            await self._db.write(
-                lambda tx: tx.execute(
-                    "UPDATE credentials SET last_used_at_ms = ? WHERE id = ? AND owner = ?",
-                    (at_ms, credential, user.id),
+            with suppress(StorageUnavailable):  # nobody is locked out because a note cannot be written
+                await self._db.write(
+                    lambda tx: tx.execute(
+                        "UPDATE credentials SET last_used_at_ms = ? WHERE id = ? AND owner = ?",
+                        (at_ms, credential, user.id),
+                    )
                 )
-            )
         return user
 
     async def tokens(self, owner: UserId) -> list[TokenInfo]:

@@ -55,6 +55,14 @@ class TestTokens:
             await credentials.lookup(created.token.reveal())
         assert await credentials.tokens(ada.id) == [before]
 
+    async def test_a_token_is_good_although_its_use_cannot_be_noted(self, store: Database, ada: User) -> None:
+        credentials = CredentialStore(store)
+        created = await credentials.create_token(ada.id, "laptop")
+        await store.write(lambda tx: tx.execute("PRAGMA query_only = 1"))
+        assert await credentials.lookup(created.token.reveal()) == ada
+        [laptop] = await credentials.tokens(ada.id)
+        assert laptop.last_used_at_ms is None
+
     async def test_a_removed_person_has_none(self, store: Database, ada: User) -> None:
         credentials = CredentialStore(store)
         created = await credentials.create_token(ada.id, "laptop")
