@@ -142,6 +142,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 router=router,
                 broadcaster=broadcaster,
                 tasks=tasks,
+                system_events=system_events,
                 timeout_s=config.agent.timeout_s,
             ) as runs,
         ):

@@ -87,10 +87,30 @@ class AgentRunMeta(Result):
     prompt_tokens: int | UnsetType = UNSET
 
 
+class AgentToolCall(Result):
+    """A call that the model asks its client for; ``arguments`` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class AgentError(Result):
+    """Why a model did not answer; ``kind`` is the failure's class."""
+
+    kind: str
+    message: str
+
+
 class AgentMeta(Result):
+    """``stop_reason`` is the answer's own (OPENCLAW-V3 8.4)."""
+
     duration_ms: int
     agent_meta: AgentRunMeta
     aborted: bool
+    stop_reason: str | UnsetType = UNSET
+    pending_tool_calls: Sequence[AgentToolCall] | UnsetType = UNSET
+    error: AgentError | UnsetType = UNSET
 
 
 class AgentOutcome(Result):
@@ -99,20 +119,12 @@ class AgentOutcome(Result):
 
 
 class AgentResult(Result):
-    """The second answer. A model's failure is ``ok`` too, with its text as the payload; see ``AgentFailed``."""
+    """The second answer. A model's failure is ``ok`` too, with its text as the payload and ``meta.error`` beside it."""
 
     run_id: str
     status: Literal["ok"]
     summary: str
     result: AgentOutcome
-
-
-class AgentFailed(Result):
-    """The payload beside the error when the run itself failed; ``summary`` is the error's text."""
-
-    run_id: str
-    status: Literal["error"]
-    summary: str
 
 
 class AgentWaitParams(Params, frozen=True):

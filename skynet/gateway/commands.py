@@ -108,7 +108,7 @@ class Commands:
         return f"Model: {resolved.provider}/{resolved.model}"
 
     async def _models(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
-        models = [f"{model.name}" for model in self._router.models()]
+        models = [model.name for model in self._router.models()]
         return "Models:\n" + "\n".join(models) if models else "No model is configured."
 
     async def _level(self, caller: Caller, key: SessionKey, command: Parsed) -> str:

@@ -21,7 +21,15 @@ from skynet.gateway.presence import PresenceTable
 from skynet.supervisor import Supervisor
 from skynet_memory.ids import ConnId, SessionKey, now_ms
 from skynet_protocol.connect import ConnectParams, HelloOk, read_connect, refuse_frame
-from skynet_protocol.errors import Refusal, RequestError, UnauthorizedRole
+from skynet_protocol.errors import (
+    CLOSE_INTERNAL_ERROR,
+    CLOSE_POLICY,
+    CLOSE_SERVICE_RESTART,
+    Refusal,
+    RequestError,
+    UnauthorizedRole,
+)
+from skynet_protocol.events import ConnectChallenge, ShutdownEvent
 from skynet_protocol.frames import (
     EncodedEvent,
     Violation,
@@ -114,7 +122,7 @@ class Connection:
 
     def opened(self) -> None:
         """The upgrade is done: challenge the client and give it its time."""
-        challenge = EncodedEvent("connect.challenge", {"nonce": self._nonce, "ts": now_ms()})
+        challenge = EncodedEvent("connect.challenge", ConnectChallenge(nonce=self._nonce, ts=now_ms()))
         self._wire.send_text(challenge.with_seq(None))
         self._deadline = asyncio.get_running_loop().call_later(
             self._gateway.limits.handshake_timeout_s, self._handshake_timed_out
@@ -143,9 +151,9 @@ class Connection:
     def shut_down(self) -> None:
         """The gateway ends: say so, then close (OPENCLAW-V3 1.7)."""
         self._release()
-        shutdown = EncodedEvent("shutdown", {"reason": "gateway stopping", "restartExpectedMs": None})
+        shutdown = EncodedEvent("shutdown", ShutdownEvent(reason="gateway stopping", restart_expected_ms=None))
         self.send_event(shutdown.with_seq, droppable=False)
-        self._close(1012, "service restart")
+        self._close(CLOSE_SERVICE_RESTART, "service restart")
 
     # What the dispatcher and the broadcaster call.
 
@@ -167,7 +175,7 @@ class Connection:
         if self._wire.buffered_bytes() > self._gateway.limits.outbound_bytes:
             if not droppable:
                 log.warning("closing a slow consumer", extra=self._log_context())
-                self._close(1008, "slow consumer")
+                self._close(CLOSE_POLICY, "slow consumer")
             return
         self._seq += 1
         self._wire.send_text(frame(self._seq))
@@ -260,7 +268,7 @@ class Connection:
             self._refuse(request_id, refusal)
         except Exception as exc:
             self.send(encode_error(request_id, error_shape(exc)))
-            self._close(1011, "internal error")
+            self._close(CLOSE_INTERNAL_ERROR, "internal error")
 
     def _ready(self, request_id: str, params: ConnectParams, admission: Admission) -> None:
         """One loop step: hello-ok is the first frame after the challenge, and no event is missed after it."""
@@ -325,7 +333,7 @@ class Connection:
             return
         self._role_refusals += 1
         if self._role_refusals > MAX_ROLE_REFUSALS:
-            self._close(1008, "repeated unauthorized calls")
+            self._close(CLOSE_POLICY, "repeated unauthorized calls")
 
     # The end.
 

@@ -9,7 +9,7 @@ import msgspec
 
 from skynet.gateway.errors import error_shape
 from skynet.supervisor import Supervisor
-from skynet_protocol.errors import ErrorShape, RequestError
+from skynet_protocol.errors import RequestError
 from skynet_protocol.frames import Request, encode_error, encode_response
 from skynet_protocol.methods import METHODS
 from skynet_protocol.params import decode_params
@@ -17,14 +17,6 @@ from skynet_users.caller import Caller
 
 _MARK = "__skynet_method__"
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A final answer that is an error and has a payload as well (``agent``, OPENCLAW-V3 6.6)."""
-
-    error: ErrorShape
-    payload: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +133,7 @@ class Dispatcher:
             if isinstance(answer, TwoPhase):
                 peer.send(encode_response(request_id, answer.accepted))
                 answer = await peer.while_open(answer.final)
-            if isinstance(answer, Failed):
-                peer.send(encode_error(request_id, answer.error, answer.payload))
-            else:
-                peer.send(encode_response(request_id, answer))
+            peer.send(encode_response(request_id, answer))
         except Exception as exc:
             peer.send(encode_error(request_id, error_shape(exc, peer.caller)))
         finally:

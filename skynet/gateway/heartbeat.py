@@ -57,7 +57,7 @@ class Heartbeats:
 
 
 class SystemEvents:
-    """Texts that a person's main session is told with its next run. In memory: they do not survive a restart."""
+    """Texts that a person's main session is told with its next message. In memory: they do not survive a restart."""
 
     def __init__(self) -> None:
         self._queued: dict[UserId, deque[str]] = {}
@@ -72,6 +72,10 @@ class SystemEvents:
     def queued(self, owner: UserId) -> list[str]:
         """What waits, oldest first."""
         return list(self._queued.get(owner, ()))
+
+    def take(self, owner: UserId) -> list[str]:
+        """What waits, oldest first; it waits no longer."""
+        return list(self._queued.pop(owner, ()))
 
 
 def _duration(ms: int) -> str:

@@ -11,7 +11,6 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -19,8 +18,10 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.context import GATEWAY_MODEL, in_turns, within_window
+from skynet.gateway.context import in_turns, within_window
 from skynet.gateway.errors import error_shape
+from skynet.gateway.heartbeat import SystemEvents
+from skynet.gateway.run_answer import RunResult, RunStatus, agent_result, gateway_message
 from skynet.gateway.run_events import RunEvents
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
@@ -32,8 +33,6 @@ from skynet_agent.messages import (
     ImageBlock,
     Message,
     TextBlock,
-    ToolCallBlock,
-    Usage,
     UserMessage,
     decode_message,
     encode_message,
@@ -44,12 +43,12 @@ from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
 from skynet_agent.turn import run_turn
 from skynet_memory.errors import SessionNotFound, StorageUnavailable
-from skynet_memory.ids import RunId, SessionId, SessionKey, UserId, now_ms
+from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionId, SessionKey, UserId, now_ms
+from skynet_memory.keys import parse_key
 from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import NewEntry, TranscriptStore
 from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
 from skynet_memory.usage import UsageRecord
-from skynet_protocol.chat import Attachments, add_time_prefix
 from skynet_protocol.errors import ErrorCode, RequestError
 from skynet_protocol.events import assistant_message
 from skynet_users.caller import Caller
@@ -57,10 +56,10 @@ from skynet_users.caller import Caller
 log = logging.getLogger(__name__)
 
 RunKind: TypeAlias = Literal["chat", "agent", "http"]
-RunStatus: TypeAlias = Literal["ok", "error", "aborted", "timeout"]
 
 MAX_QUEUED = 20
 """Messages that may wait in one lane; the next is refused, so that a stuck model does not fill the memory."""
+MAIN_SESSION = "main"
 DEFAULT_WINDOW_TOKENS = 128_000
 MAX_ACTIVE = 64
 """Runs of one person, queued or running, in all sessions together; each keeps its message and a model busy."""
@@ -99,30 +98,6 @@ class Inbound:
     origin: Mapping[str, str] = field(default_factory=dict)
     wire_key: str = ""
     session_id: SessionId | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """How a run ended. ``message`` is what is stored, complete or as far as it came."""
-
-    run_id: RunId
-    status: RunStatus
-    message: AssistantMessage
-    session_id: str
-    started_at_ms: int
-    ended_at_ms: int
-    stop_reason: str = ""
-    exception: Exception | None = None
-
-    @property
-    def error(self) -> str:
-        """What went wrong, for people; "" for a run that is ``ok``."""
-        return self.message.error_message or ""
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of the run; zeros when the model did not say."""
-        return self.message.usage or Usage(input=0, output=0, cache_read=0, cache_write=0, total=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +214,7 @@ class Runs:
         router: Router,
         broadcaster: Broadcaster,
         tasks: Supervisor,
+        system_events: SystemEvents,
         timeout_s: float,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -248,6 +224,7 @@ class Runs:
         self._router = router
         self._broadcaster = broadcaster
         self._tasks = tasks
+        self._system_events = system_events
         self._timeout_s = timeout_s
         self._clock = clock
         self._lanes: dict[SessionKey, deque[Run]] = {}
@@ -544,7 +521,7 @@ class Runs:
         if run.waited:  # the session may have another model by now
             run.session = await self._sessions.get(run.owner, run.key) or run.session
         model = inbound.model or run.session.model
-        system = (DEFAULT_SYSTEM, inbound.system) if inbound.system else (DEFAULT_SYSTEM,)
+        system = tuple(text for text in (DEFAULT_SYSTEM, inbound.system, self._told_of_events(run)) if text)
         own = _own_message(inbound, run.accepted_at_ms)
         before = inbound.history if inbound.history is not None else await self._stored_history(run)
         conversation = before if before and before[-1] is own else [*before, own]
@@ -598,7 +575,7 @@ class Runs:
                     )
                 ],
                 status=result.status,
-                response=msgspec.json.encode(run_response(result)),
+                response=msgspec.json.encode(agent_result(result)),
                 model=message.model,
                 provider=message.provider,
                 context_tokens=self._window(f"{message.provider}/{message.model}") if message.provider else None,
@@ -615,6 +592,14 @@ class Runs:
             with suppress(StorageUnavailable):
                 await self._store(run, result)
                 return
+
+    def _told_of_events(self, run: Run) -> str:
+        """What happened since the last message of the person's main session, for the model; "" for nothing."""
+        parsed = parse_key(run.key)
+        if (parsed.agent, parsed.name) != (DEFAULT_AGENT, MAIN_SESSION):
+            return ""
+        events = self._system_events.take(run.owner)
+        return "\n".join(["Events since the last message:", *(f"- {text}" for text in events)]) if events else ""
 
     def _options(self, run: Run, model: str) -> ModelOptions:
         """The request's options; a model that thinks is told how much, by the message or by the session."""
@@ -672,26 +657,6 @@ def _busy(message: str, *, retry_after_ms: int) -> RequestError:
     return RequestError(message, code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=retry_after_ms)
 
 
-def user_content(text: str, attachments: Attachments, now: datetime) -> tuple[TextBlock | ImageBlock, ...]:
-    """What a person said, as the model and the transcript get it: with the time in front, and the images."""
-    return (
-        TextBlock(text=add_time_prefix(text, now)),
-        *(ImageBlock(mime_type=image.mime_type, data=image.data) for image in attachments.images),
-    )
-
-
-def gateway_message(text: str, at_ms: int) -> AssistantMessage:
-    """A message that the gateway itself writes into a transcript (OPENCLAW-V3 8.4)."""
-    return AssistantMessage(
-        content=[TextBlock(text=text)],
-        api="openai-responses",
-        provider="openclaw",
-        model=GATEWAY_MODEL,
-        stop_reason="stop",
-        timestamp=at_ms,
-    )
-
-
 def _identity(inbound: Inbound) -> tuple[UserId, RunKind, RunId]:
     """What a repeated message has in common with the first."""
     return (inbound.caller.user_id, inbound.kind, inbound.run_id)
@@ -722,49 +687,4 @@ def _fallback(started: Started) -> dict[str, Any]:
             {"provider": attempt.provider, "model": attempt.model, "error": attempt.message}
             for attempt in started.tried
         ],
-    }
-
-
-def run_response(result: RunResult) -> dict[str, Any]:
-    """The final answer of ``agent`` (OPENCLAW-V3 6.6), also what a repeated key gets.
-
-    A model's failure is an answer, not a failure of the machinery: its text is the payload, as in OpenClaw, and
-    ``meta.error`` says what it was.
-    """
-    message, usage = result.message, result.usage
-    prompt_tokens = usage.input + usage.cache_read + usage.cache_write
-    meta: dict[str, Any] = {
-        "durationMs": result.ended_at_ms - result.started_at_ms,
-        "agentMeta": {
-            "sessionId": result.session_id,
-            "provider": message.provider,
-            "model": message.model,
-            "usage": {"input": usage.input, "output": usage.output, "total": usage.total},
-            "lastCallUsage": {
-                "input": usage.input,
-                "output": usage.output,
-                "cacheRead": usage.cache_read,
-                "cacheWrite": usage.cache_write,
-                "total": usage.total,
-            },
-            "promptTokens": prompt_tokens,
-        },
-        "aborted": result.status in ("aborted", "timeout"),
-        "stopReason": message.stop_reason,
-    }
-    if message.stop_reason == "toolUse":
-        meta["pendingToolCalls"] = [
-            {"id": block.id, "name": block.name, "arguments": msgspec.json.encode(block.arguments).decode()}
-            for block in message.content
-            if isinstance(block, ToolCallBlock)
-        ]
-    text = text_of(message)
-    if result.status == "error":
-        meta["error"] = {"kind": type(result.exception).__name__, "message": result.error}
-        text = f"{text}\n\n{result.error}" if text else result.error
-    return {
-        "runId": result.run_id,
-        "status": "ok",
-        "summary": "aborted" if meta["aborted"] else "completed",
-        "result": {"payloads": [{"text": text, "mediaUrl": None}] if text else [], "meta": meta},
     }

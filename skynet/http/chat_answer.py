@@ -234,7 +234,7 @@ class StoredFailure:
 
 
 def stored_answer(response: bytes) -> Answer | StoredFailure:
-    """What :func:`skynet.gateway.runs.run_response` kept of a run.
+    """What :func:`skynet.gateway.run_answer.agent_result` kept of a run.
 
     Raises:
         ValueError: the bytes are not that.

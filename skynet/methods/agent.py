@@ -8,7 +8,8 @@ from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import TwoPhase, Waiting, method
 from skynet.gateway.keys import key_part, render_key, resolve_key
-from skynet.gateway.runs import Inbound, Repeat, Run, Runs, run_response, user_content
+from skynet.gateway.run_answer import agent_result, user_content
+from skynet.gateway.runs import Inbound, Repeat, Run, Runs
 from skynet.gateway.session_levels import thinking_level
 from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionId, SessionKey
 from skynet_memory.keys import build_key
@@ -150,4 +151,4 @@ class RunMethods:
 
 
 async def _final(run: Run) -> object:
-    return run_response(await run.wait())
+    return agent_result(await run.wait())

@@ -130,6 +130,16 @@ async def test_messages_of_one_session_wait_for_each_other(client: WireClient, m
     assert models.requests[2].body["messages"][-1]["content"].endswith("say=third")
 
 
+async def test_the_main_session_is_told_what_happened_once(client: WireClient, models: ModelServer) -> None:
+    await client.call("wake", {"mode": "next-heartbeat", "text": "the bell rang"})
+    await client.chat_end(await send(client, "say=elsewhere", key="agent:main:other"))
+    await client.chat_end(await send(client, "say=here"))
+    await client.chat_end(await send(client, "say=again"))
+    told = ["the bell rang" in str(seen.body["messages"]) for seen in models.requests]
+    assert told == [False, True, False]
+    assert (await client.call("status"))["queuedSystemEvents"] == []
+
+
 async def test_sessions_do_not_wait_for_each_other(client: WireClient) -> None:
     slow = await send(client, "hang", key="agent:main:slow")
     quick = await send(client, "say=quick", key="agent:main:quick")

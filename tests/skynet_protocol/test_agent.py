@@ -82,10 +82,6 @@ def test_the_other_methods_params():
             agent.AgentAccepted(run_id="r", accepted_at=5, status="accepted"),
             {"runId": "r", "status": "accepted", "acceptedAt": 5},
         ),
-        (
-            agent.AgentFailed(run_id="r", status="error", summary="Error: x"),
-            {"runId": "r", "status": "error", "summary": "Error: x"},
-        ),
         (agent.AgentWaitResult(run_id="r", status="timeout"), {"runId": "r", "status": "timeout"}),
         (
             agent.AgentWaitResult(run_id="r", status="error", started_at=1, ended_at=2, error="x"),

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from skynet.gateway.dispatch import Dispatcher, Failed, TwoPhase, collect, method
+from skynet.gateway.dispatch import Dispatcher, TwoPhase, collect, method
 from skynet.supervisor import Supervisor
 from skynet_memory.ids import Role, UserId
-from skynet_protocol.errors import ErrorShape, RequestError
+from skynet_protocol.errors import RequestError
 from skynet_protocol.frames import Request
 from skynet_protocol.params import Params
 from skynet_users.caller import Caller
@@ -62,7 +62,7 @@ class Methods:
     async def twice(self, caller: Caller, params: Echo) -> TwoPhase:
         async def final() -> object:
             await self.release.wait()
-            return Failed(ErrorShape(code="UNAVAILABLE", message="no"), {"status": "error"})
+            return {"status": "ok"}
 
         return TwoPhase({"status": "accepted"}, final())
 
@@ -128,9 +128,8 @@ async def test_two_phases_have_one_id(tasks: Supervisor) -> None:
     assert peer.sent[1] == {
         "type": "res",
         "id": "7",
-        "ok": False,
-        "payload": {"status": "error"},
-        "error": {"code": "UNAVAILABLE", "message": "no"},
+        "ok": True,
+        "payload": {"status": "ok"},
     }
 
 

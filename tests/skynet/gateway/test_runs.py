@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.runs import (
     MAX_QUEUED,
     REMEMBERED_MS,
@@ -128,6 +129,7 @@ async def open_stage(home: Path) -> AsyncIterator[Stage]:
             router=router,
             broadcaster=Broadcaster(),
             tasks=tasks,
+            system_events=SystemEvents(),
             timeout_s=60.0,
             clock=lambda: stage.now_ms,
         ) as runs:

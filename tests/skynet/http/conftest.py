@@ -16,6 +16,7 @@ from skynet.config import GatewayConfig
 from skynet.config.schema import AuthConfig, LimitsConfig
 from skynet.gateway.auth import Authenticator
 from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.runs import Runs
 from skynet.http import http_app
 from skynet.supervisor import Supervisor
@@ -147,6 +148,7 @@ async def open_surface(
             router=router,
             broadcaster=broadcaster,
             tasks=tasks,
+            system_events=SystemEvents(),
             timeout_s=timeout_s,
         ) as runs:
             app = http_app(
