@@ -21,6 +21,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from skynet_memory.turns import INTERRUPTED
+from tests.skynet.cli.conftest import environment
 from tests.support.client import WireClient, connect_params, open_client
 from tests.support.model_server import ModelServer
 from tests.support.polling import until
@@ -82,10 +83,9 @@ class GatewayProcess:
 
 async def start(home: Path, *flags: str) -> asyncio.subprocess.Process:
     """``skynet gateway run`` in a process group of its own, without the settings of whoever runs the tests."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("SKYNET_", "OPENAI_"))}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "skynet.cli", "gateway", "run", *(flags or ("--port", "0"))),
-        env={**env, "SKYNET_HOME": str(home)},
+        env=environment(home),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
