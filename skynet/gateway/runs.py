@@ -521,9 +521,10 @@ class Runs:
         if run.waited:  # the session may have another model by now
             run.session = await self._sessions.get(run.owner, run.key) or run.session
         model = inbound.model or run.session.model
-        system = tuple(text for text in (DEFAULT_SYSTEM, inbound.system, self._told_of_events(run)) if text)
         own = _own_message(inbound, run.accepted_at_ms)
         before = inbound.history if inbound.history is not None else await self._stored_history(run)
+        # Last, because it takes them: nothing can fail between here and the model.
+        system = tuple(text for text in (DEFAULT_SYSTEM, inbound.system, self._told_of_events(run)) if text)
         conversation = before if before and before[-1] is own else [*before, own]
         return ModelRequest(
             model=model,
@@ -589,9 +590,13 @@ class Runs:
         """
         while not self.closing:
             await asyncio.sleep(STORE_AGAIN_S)
-            with suppress(StorageUnavailable):
+            try:
                 await self._store(run, result)
-                return
+            except StorageUnavailable:
+                continue
+            except Exception:  # the lane and what waits in it go on
+                log.exception("the end of run %s cannot be stored", run.run_id)
+            return
 
     def _told_of_events(self, run: Run) -> str:
         """What happened since the last message of the person's main session, for the model; "" for nothing."""

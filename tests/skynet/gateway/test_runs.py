@@ -30,7 +30,7 @@ from skynet_agent.events import ModelEvent, TextDelta
 from skynet_agent.messages import TextBlock, text_of
 from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.router import Router
-from skynet_memory.database import Database
+from skynet_memory.database import Database, Statements
 from skynet_memory.errors import StorageUnavailable
 from skynet_memory.ids import AgentId, Role, RunId, SessionId, UserId, new_id, now_ms
 from skynet_memory.keys import build_key
@@ -558,6 +558,23 @@ async def test_a_stop_does_not_wait_for_room(tmp_path: Path) -> None:
 
 
 # Closing, and what is remembered
+
+
+async def test_an_end_that_can_never_be_stored_holds_up_nothing(stage: Stage) -> None:
+    run = await stage.submit("first=300 big=100000")
+    queued = await stage.submit("say=next")
+    await stage.fill()
+    assert (await end_of(run)).status == "error"
+
+    def make_room_for_no_end(tx: Statements) -> None:
+        tx.fetchone("PRAGMA max_page_count = 1000000")
+        tx.execute(
+            "CREATE TEMP TRIGGER no_end BEFORE UPDATE OF status ON dedupe"
+            f" WHEN new.run_id = '{run.run_id}' BEGIN SELECT raise(ABORT, 'never'); END"
+        )
+
+    await stage.db.write(make_room_for_no_end)
+    assert (await end_of(queued)).status == "ok"
 
 
 async def test_closing_stops_what_runs_and_takes_nothing_new(tmp_path: Path) -> None:
