@@ -1,7 +1,8 @@
-"""What a model call tells while it runs.
+"""What a model call, and a whole turn, tells while it runs.
 
-Order: one ``Started``, any number of deltas, one ``Finished``. A call that fails before anything was shown has no
-``Started``.
+Of a call: one ``Started``, any number of deltas, one ``Finished``. A call that fails before anything was shown has no
+``Started``. Of a turn: the events of its calls; where one asked for tools ``Answered`` stands in place of ``Finished``,
+then come the events of the tools, of parallel ones in any order; one ``Finished`` at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from skynet_agent.errors import ProviderError, UnknownModel
-from skynet_agent.messages import AssistantMessage, StopReason, Usage
+from skynet_agent.messages import AssistantMessage, StopReason, ToolCallBlock, ToolResultMessage, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,11 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
+    """A piece of what the model thinks. A ``signature`` is whole and ends the block; a ``redacted`` one has no text."""
+
     text: str
+    signature: str = ""
+    redacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +54,56 @@ class ToolCallDelta:
     """A fragment of the tool call number ``index`` (from 0); parallel calls may be interleaved.
 
     ``id`` and ``name`` are whole, and empty in fragments that only continue; ``arguments`` is a piece of JSON text.
+    ``signature`` is whole, in whichever fragment it comes.
     """
 
     index: int
     id: str
     name: str
     arguments: str
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The whole message, with usage and cost.
 
-    ``error`` is what ended the turn when ``message.stop_reason`` is ``error``; only ``run_turn`` sets it.
+    ``error`` is what ended the turn when ``message.stop_reason`` is ``error``; only a ``Turn`` sets it.
     """
 
     message: AssistantMessage
     error: ProviderError | UnknownModel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer that asks for tools is complete; the turn goes on with them."""
+
+    message: AssistantMessage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    call: ToolCallBlock
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUpdated:
+    """``text`` is what there is of the output so far, or the newest piece of it: the tool decides."""
+
+    call: ToolCallBlock
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnded:
+    call: ToolCallBlock
+    result: ToolResultMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """The conversation was too long for the model, and is asked again with less of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +118,4 @@ Delta: TypeAlias = TextDelta | ThinkingDelta | ToolCallDelta
 Part: TypeAlias = Delta | Ended
 """What a wire API yields: deltas, then exactly one ``Ended``."""
 ModelEvent: TypeAlias = Started | Delta | Finished
+TurnEvent: TypeAlias = ModelEvent | Answered | ToolStarted | ToolUpdated | ToolEnded | Shortened

@@ -24,6 +24,7 @@ import io
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -34,8 +35,13 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 ERROR_BODY_BYTES = 64 * 1024
+ERROR_S = 10.0
+"""So long an error's words are waited for: somebody else may be asked meanwhile."""
 DRAIN_S = 0.05
 LARGE_BODY_BYTES = 1024 * 1024
+IDLE_S = 60.0
+"""A conversation goes on within such a time, and then need not wait for TCP and TLS again. Less than what providers and
+the routers of households wait before they drop a connection; one that was dropped is replaced."""
 
 
 class Answer:
@@ -66,13 +72,14 @@ class Answer:
         except self._client_error as exc:
             raise StreamCut(f"{self._row.name}: the answer broke off", provider=self._row.name) from exc
 
-    async def read_error(self) -> bytes:
-        """The first 64 KiB of an error's body, or what came of it."""
+    async def read_error(self, within_s: float = ERROR_S) -> bytes:
+        """The first 64 KiB of an error's body, or what came of it in so many seconds."""
         body = b""
         try:
-            while len(body) < ERROR_BODY_BYTES and (data := await self.read()):
-                body += data
-        except ProviderError:
+            async with asyncio.timeout(within_s):
+                while len(body) < ERROR_BODY_BYTES and (data := await self.read()):
+                    body += data
+        except (TimeoutError, ProviderError):
             pass  # the status says enough
         return body[:ERROR_BODY_BYTES]
 
@@ -88,15 +95,29 @@ class Answer:
             pass  # closing the connection is the other way
 
 
-class HttpClient:
-    """Opens streams. Cheap to make; connections are kept until ``aclose``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A request, whole. ``url`` is sent as it is: its path and query are percent-encoded already.
 
-    def __init__(self) -> None:
+    Headers prove who asks, and the body is what somebody said: neither shows in a ``repr``.
+    """
+
+    url: str
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+
+class HttpClient:
+    """Opens streams. Cheap to make; connections are kept until ``aclose``, or until nobody used them for ``idle_s``."""
+
+    def __init__(self, *, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
         self._session: ClientSession | None = None
 
     @asynccontextmanager
-    async def post(self, row: ProviderRow, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[Answer]:
-        """Send ``body`` as JSON to the row's ``base_url`` and ``path``; leaving closes the stream, upstream too.
+    async def send(self, row: ProviderRow, request: HttpRequest) -> AsyncIterator[Answer]:
+        """Send ``request`` on behalf of the row; leaving closes the stream, upstream too.
 
         A connection that the provider closed while it was idle is replaced once: nothing was answered on it.
 
@@ -104,32 +125,33 @@ class HttpClient:
             ConnectFailed: no connection, or it was closed without an answer.
             ProviderTimeout: no connection in ``connect_timeout_s``, or no head in ``read_timeout_s``.
         """
-        url = row.base_url.rstrip("/") + path
         try:
-            response = await self._send(row, url, body, headers)
+            response = await self._send(row, request)
         except _Stale:
             try:
-                response = await self._send(row, url, body, headers)
+                response = await self._send(row, request)
             except _Stale as exc:
-                text = f"{row.name}: {_place(url)} closed the connection without an answer"
+                text = f"{row.name}: {_place(request.url)} closed the connection without an answer"
                 raise ConnectFailed(text, provider=row.name) from exc.__cause__
         try:
             yield Answer(response, row)
         finally:
             response.close()
 
-    async def _send(self, row: ProviderRow, url: str, body: bytes, headers: Mapping[str, str]) -> ClientResponse:
+    async def _send(self, row: ProviderRow, request: HttpRequest) -> ClientResponse:
         import aiohttp
+        from yarl import URL
 
         # without limits of its own, the pool never makes a request wait, so "connect" is the time to connect
         timeout = aiohttp.ClientTimeout(total=None, connect=row.connect_timeout_s, sock_read=row.read_timeout_s)
-        fields = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers, **row.headers}
+        url, body = request.url, request.body
         try:
-            return await self._open_session().post(
+            return await self._open_session().request(
+                request.method,
+                URL(url, encoded=True),  # as it was signed
                 # a large body as bytes makes aiohttp warn; as a file it is sent in pieces
-                url,
-                data=body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body),
-                headers=fields,
+                data=(body or None) if len(body) < LARGE_BODY_BYTES else io.BytesIO(body),
+                headers={"Accept-Encoding": "identity", **request.headers},
                 timeout=timeout,
                 allow_redirects=False,
             )
@@ -156,7 +178,7 @@ class HttpClient:
             import aiohttp
 
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=self._idle_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "skynet-gateway"},
             )
@@ -179,7 +201,10 @@ class _Stale(Exception):  # noqa: N818 - a signal between two functions, never s
 
 def _place(url: str) -> str:
     """Scheme, host and port of ``url``: the rest may hold credentials."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that is none"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 

@@ -27,18 +27,28 @@ class ImageBlock(msgspec.Struct, tag_field="type", tag="image", rename="camel", 
     data: str
 
 
-class ThinkingBlock(msgspec.Struct, tag_field="type", tag="thinking", frozen=True):
-    """What a model showed of its reasoning. Never sent back over ``openai-completions``."""
+class ThinkingBlock(msgspec.Struct, tag_field="type", tag="thinking", rename="camel", omit_defaults=True, frozen=True):
+    """What a model showed of its reasoning, and what it wants to see again to go on after a tool's result.
+
+    ``thinking_signature`` is the provider's own text (a signature, an encrypted item), which only the same model of the
+    same provider understands. Of a ``redacted`` block it is all there is.
+    """
 
     thinking: str
+    thinking_signature: str = ""
+    redacted: bool = False
 
 
-class ToolCallBlock(msgspec.Struct, tag_field="type", tag="toolCall", frozen=True):
-    """A call the model asks for. ``arguments`` is ``{}`` when the model's JSON was not an object."""
+class ToolCallBlock(msgspec.Struct, tag_field="type", tag="toolCall", rename="camel", omit_defaults=True, frozen=True):
+    """A call the model asks for. ``arguments`` is ``{}`` when the model's JSON was not an object.
+
+    ``thought_signature`` is to a call what ``thinking_signature`` is to thinking.
+    """
 
     id: str
     name: str
     arguments: dict[str, Json]
+    thought_signature: str = ""
 
 
 UserBlock: TypeAlias = TextBlock | ImageBlock
@@ -49,7 +59,9 @@ class Usage(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     """Tokens of one model call and what they cost.
 
     ``input`` counts only what was neither read from nor written to the provider's cache, so
-    ``total == input + output + cache_read + cache_write``. ``cost_microusd`` is None when the price is unknown.
+    ``total == input + output + cache_read + cache_write``. ``cost_microusd`` is None when the price is unknown;
+    ``cost_parts`` is that of input, output, cache read and cache write, whose sum it is. ``estimated``: the provider
+    told nothing, or the answer was not whole.
     """
 
     input: int
@@ -58,6 +70,8 @@ class Usage(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     cache_write: int
     total: int
     cost_microusd: int | None = None
+    cost_parts: tuple[int, int, int, int] | None = None
+    estimated: bool = False
 
 
 class AbortMark(msgspec.Struct, rename="camel", frozen=True):

@@ -11,14 +11,20 @@ import ast
 import asyncio
 import operator
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 
-from skynet_agent.events import Ended, Part, TextDelta
-from skynet_agent.messages import AssistantMessage, Message, Usage, UserMessage, text_of
-from skynet_agent.providers import ModelInfo, ProviderRow
+import msgspec
+
+from skynet_agent.endpoint import Endpoint
+from skynet_agent.events import Ended, Part, TextDelta, ToolCallDelta
+from skynet_agent.messages import AssistantMessage, Message, ToolResultMessage, Usage, UserMessage, text_of
+from skynet_agent.offline_tools import HELP as TOOL_HELP
+from skynet_agent.offline_tools import wish_in
+from skynet_agent.providers import ModelInfo
 from skynet_agent.requests import ModelRequest
+from skynet_memory.ids import new_id
 
 NOT_CONFIGURED = (
     "I am Skynet's offline assistant: no model is configured. To get one, set a provider's key in the environment, for "
@@ -26,6 +32,7 @@ NOT_CONFIGURED = (
     "restart the gateway."
 )
 NOT_ANSWERING = "I am Skynet's offline assistant: the configured models are not answering."
+NO_TOKENS = Usage(input=0, output=0, cache_read=0, cache_write=0, total=0)
 AGAIN = "(Offline assistant.)"
 HELP = (
     "Without a model I can tell the time and the date, do arithmetic (12 * (3 + 4)), repeat what you say (echo hello) "
@@ -42,33 +49,58 @@ _PIECES_AT_ONCE = 64
 
 
 async def stream(
-    clock: Callable[[], datetime], configured: bool, row: ProviderRow, model: ModelInfo, request: ModelRequest
+    endpoint: Endpoint, model: ModelInfo, request: ModelRequest, *, configured: bool = False
 ) -> AsyncGenerator[Part, None]:
-    """Answer the last user message, a word at a time. ``configured``: there are models, they only did not answer."""
-    pieces = _pieces.findall(answer(request.messages, clock(), configured=configured))
+    """Answer the last user message, a word at a time, or call the tool that it asks for (DESIGN 7).
+
+    ``configured``: there are models, they only did not answer.
+    """
+    messages, tools = request.messages, {tool.name for tool in request.options.tools}
+    wish = wish_in(_said(messages)[-1], tools) if messages and isinstance(messages[-1], UserMessage) else None
+    if wish is not None:
+        yield ToolCallDelta(0, new_id(), wish.tool, msgspec.json.encode(wish.arguments).decode())
+        yield Ended("toolUse", NO_TOKENS)
+        return
+    pieces = _pieces.findall(answer(messages, endpoint.clock(), configured=configured, tools=tools))
     for count, piece in enumerate(pieces, 1):
         yield TextDelta(piece)
         if count % _PIECES_AT_ONCE == 0:  # nothing here waits for a network, so a long answer would keep all others out
             await asyncio.sleep(0)
-    yield Ended("stop", Usage(0, 0, 0, 0, 0))
+    yield Ended("stop", NO_TOKENS)
 
 
-def answer(messages: Sequence[Message], now: datetime, *, configured: bool = False) -> str:
-    """The whole answer: who speaks, then what can be said. The introduction is short once it has been given."""
-    said = [_time_prefix.sub("", text_of(message)).strip() for message in messages if isinstance(message, UserMessage)]
-    introduced = any(isinstance(message, AssistantMessage) and message.api == "offline" for message in messages)
+def answer(messages: Sequence[Message], now: datetime, *, configured: bool = False, tools: Collection[str] = ()) -> str:
+    """The whole answer: who speaks, then what can be said, or what a tool gave.
+
+    The introduction is short once it has been given.
+    """
+    said = _said(messages)
+    introduced = any(
+        isinstance(message, AssistantMessage) and message.api == "offline" and text_of(message) for message in messages
+    )
     introduction = AGAIN if introduced else NOT_ANSWERING if configured else NOT_CONFIGURED
-    separator = " " if introduced else "\n\n"
-    return introduction + separator + reply(said[-1] if said else "", said[:-1], now)
+    last = messages[-1] if messages else None
+    if isinstance(last, ToolResultMessage):
+        done = "Done" if last.tool_name == "write_file" else "Here it is"
+        outcome = "That did not work" if last.is_error else done
+        return f"{introduction} {outcome}:\n\n{text_of(last)}"
+    return introduction + (" " if introduced else "\n\n") + reply(said[-1], said[:-1], now, tools)
 
 
-def reply(text: str, before: Sequence[str], now: datetime) -> str:
+def _said(messages: Sequence[Message]) -> list[str]:
+    """What the person said, oldest first, at least one text."""
+    return [
+        _time_prefix.sub("", text_of(message)).strip() for message in messages if isinstance(message, UserMessage)
+    ] or [""]
+
+
+def reply(text: str, before: Sequence[str], now: datetime, tools: Collection[str] = ()) -> str:
     """What can be said to ``text`` without a model; ``before`` is what the person said earlier, oldest first."""
     plain = text.strip().lower().rstrip("?!. ")
     if not plain or plain in ("help", "/help", "what can you do", "who are you"):
-        return HELP
+        return _help(tools)
     if plain in ("hi", "hello", "hey", "good morning", "good evening"):
-        return f"Hello! {HELP}"
+        return f"Hello! {_help(tools)}"
     if re.search(r"\bwhat did i (?:just )?(?:say|write|ask)\b|\bmy (?:last|previous) message\b", plain):
         return f"You said: {before[-1]}" if before else "This is your first message in this conversation."
     if match := re.match(
@@ -84,7 +116,12 @@ def reply(text: str, before: Sequence[str], now: datetime) -> str:
         return (
             f"I cannot do that yet ({verb!r}): it needs a configured model in this version. Nothing was done or stored."
         )
-    return f"I cannot answer that without a model. {HELP}"
+    return f"I cannot answer that without a model. {_help(tools)}"
+
+
+def _help(tools: Collection[str]) -> str:
+    can = [what for tool, what in TOOL_HELP.items() if tool in tools]
+    return f"{HELP} I can also {', '.join(can)}." if can else HELP
 
 
 # Arithmetic: a small evaluator over the syntax tree, exact in fractions, bounded in size.

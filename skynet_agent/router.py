@@ -1,80 +1,45 @@
 """Which provider answers a request, and which one is asked next when it fails.
 
-What a name means, the first that applies:
-
-1. empty: the default model. Without one, every provider's first model.
-2. an alias, then a pool: an ordered list of names. A pool's order is its own; priorities do not count in it.
-3. ``provider/model``; the model's id may contain slashes (``openrouter/anthropic/claude``).
-4. a model id: every provider that lists it.
-5. a provider: its first model.
-
-Who is asked after a retriable failure (``ProviderError.retriable``), and only before anything was shown:
-
-- of a pool, its next member. This is the one case where ``AuthFailed`` moves on too, with a warning.
-- of ``provider/model`` and of a model id, the other providers that list the same id.
-- of the default, those and then every other provider with its first model.
-
-Providers are asked by priority, **the highest first**, equal ones in the order they are listed. ``offline`` is asked
-when it is named, when a pool lists it, and for the default when no provider is configured. Nothing is remembered from
-one request to the next.
+What a name means is in ``routes``, when the next one is asked in ``failover``. Here are the calls. What is remembered
+from one request to the next is how each provider has been, and that only until the gateway stops.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
-from skynet_agent.apis import wire_apis
+from skynet_agent import offline
+from skynet_agent.apis import WIRE_APIS
+from skynet_agent.auth import auth_of
+from skynet_agent.auth.tokens import TokenStore
+from skynet_agent.breaker import COOL_DOWN_S, FAILURES, Breaker
 from skynet_agent.cost import with_cost
 from skynet_agent.draft import Draft
-from skynet_agent.errors import AuthFailed, ProviderError, StreamCut, UnknownModel
-from skynet_agent.events import Attempt, Ended, Finished, ModelEvent, Started
+from skynet_agent.endpoint import Endpoint
+from skynet_agent.errors import ProviderError, StreamCut, ToolsUnsupported, UnknownModel
+from skynet_agent.events import Attempt, Ended, Finished, ModelEvent, Part, Started
+from skynet_agent.failover import RETRIES, Failover
 from skynet_agent.http_client import HttpClient
+from skynet_agent.messages import TextBlock, UserMessage
 from skynet_agent.providers import OFFLINE, ModelInfo, ProviderRow
-from skynet_agent.requests import ModelRequest
+from skynet_agent.requests import ModelOptions, ModelRequest
+from skynet_agent.routes import ResolvedModel, Route, Routes, Target
+from skynet_agent.tokens import estimated_usage, request_tokens
+from skynet_agent.upstream import CircuitOpen, ProviderHealth, Upstream
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedModel:
-    """A model that a name stands for."""
-
-    provider: str
-    model: str
-    api: str
-    info: ModelInfo
-
-    @property
-    def name(self) -> str:
-        """``provider/model``."""
-        return f"{self.provider}/{self.model}"
-
-    @property
-    def context_window(self) -> int | None:
-        return self.info.context_window
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    row: ProviderRow
-    info: ModelInfo
-
-    @property
-    def name(self) -> str:
-        return f"{self.row.name}/{self.info.id}"
-
-    def resolved(self) -> ResolvedModel:
-        return ResolvedModel(provider=self.row.name, model=self.info.id, api=self.row.api, info=self.info)
-
-
-@dataclass(frozen=True, slots=True)
-class _Route:
-    targets: tuple[_Target, ...]
-    pooled: bool = False
+ANSWER_TOKENS = 1000
+"""Of an answer whose length nobody limits, where prices are compared."""
+PING_TOKENS = 16
+"""The least that every provider takes for a limit."""
 
 
 def local_now() -> datetime:
@@ -90,7 +55,14 @@ class Router:
         default_model: any name; empty for the provider of the highest priority.
         aliases: name → name.
         pools: name → names, in order.
+        cheapest: of providers that list the same id the cheapest is asked first, whatever the priorities.
+        retries: how often a model is asked again before the next one is.
+        breaker_failures: failures in a row after which a provider is passed over.
+        breaker_cooldown_s: seconds for which it is, unless it asked for more.
         clock: for time stamps, ``Retry-After`` dates and the offline provider.
+        monotonic: seconds that only grow, for circuits and queues.
+        sleep: waits for so many seconds; has to take as long by ``monotonic``.
+        tokens: of the providers that people log in to; without, those have none.
     """
 
     def __init__(
@@ -100,26 +72,41 @@ class Router:
         default_model: str = "",
         aliases: Mapping[str, str] | None = None,
         pools: Mapping[str, Sequence[str]] | None = None,
+        cheapest: bool = False,
+        retries: int = RETRIES,
+        breaker_failures: int = FAILURES,
+        breaker_cooldown_s: float = COOL_DOWN_S,
         clock: Callable[[], datetime] = local_now,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tokens: TokenStore | None = None,
     ) -> None:
-        self._rows = sorted(providers, key=lambda row: -row.priority)  # stable: equal ones stay as listed
-        self._by_name = {row.name: row for row in self._rows}
-        if len(self._by_name) != len(self._rows):
-            raise ValueError("two providers have the same name")
-        self._default = default_model
-        self._aliases = dict(aliases or {})
-        self._pools = {name: tuple(members) for name, members in (pools or {}).items()}
+        self._routes = Routes(providers, default_model=default_model, aliases=aliases, pools=pools, cheapest=cheapest)
+        self._retries = retries
         self._clock = clock
+        self._monotonic = monotonic
+        self._sleep = sleep
         self._http = HttpClient()
-        self._apis = wire_apis(self._http, clock, models_configured=bool(self._rows))
-        for row in self._rows:
+        self._upstreams = {
+            row.name: Upstream(
+                Endpoint(row, auth_of(row, self._http, clock, tokens), self._http, clock),
+                Breaker(monotonic, failures=breaker_failures, cool_down_s=breaker_cooldown_s),
+                clock=clock,
+                monotonic=monotonic,
+                sleep=sleep,
+            )
+            for row in (OFFLINE, *self._routes.rows)
+        }
+        # the offline assistant says another thing where there are models that only do not answer
+        self._apis = {**WIRE_APIS, OFFLINE.api: partial(offline.stream, configured=bool(self._routes.rows))}
+        for row in self._routes.rows:
             if row.api not in self._apis:
                 known = ", ".join(sorted(self._apis))
                 raise ValueError(f"provider {row.name!r}: unknown api {row.api!r}; allowed: {known}")
 
     async def warm_up(self) -> None:
         """Load in a thread what the first request needs, if there is a provider to ask."""
-        if any(row.api != OFFLINE.api for row in self._rows):
+        if any(row.api != OFFLINE.api for row in self._routes.rows):
             await self._http.warm_up()
 
     async def aclose(self) -> None:
@@ -127,15 +114,14 @@ class Router:
         await self._http.aclose()
 
     def draft(self) -> Draft:
-        """An empty message to pass to ``stream`` or ``run_turn``."""
+        """An empty message to pass to ``stream`` or to a ``Turn``."""
         return Draft(self._clock)
 
     # Names
 
     def models(self) -> list[ResolvedModel]:
         """Every model that providers list, by priority; the offline one if there is no provider."""
-        rows = self._rows or [OFFLINE]
-        return [_Target(row, info).resolved() for row in rows for info in row.models]
+        return self._routes.models()
 
     def resolve(self, name: str) -> ResolvedModel:
         """The model that is asked first for ``name``.
@@ -143,156 +129,172 @@ class Router:
         Raises:
             UnknownModel: nothing has this name.
         """
-        return self._route(name).targets[0].resolved()
+        return self._routes.route(name).targets[0].resolved()
 
     def default(self) -> ResolvedModel:
         """The model that is asked first when a request names none; as configured even if nothing has that name."""
-        try:
-            return self.resolve("")
-        except UnknownModel:
-            provider, _, model = self._default.rpartition("/")
-            return ResolvedModel(provider=provider, model=model, api="", info=ModelInfo(id=model))
+        return self._routes.default()
+
+    @property
+    def default_name(self) -> str:
+        """The default as it was given: a pool, an alias, a model; empty for the first provider's first model."""
+        return self._routes.default_name
+
+    def set_default(self, name: str) -> str:
+        """Let ``name`` be the default from the next request on, empty for none (SK-049). Returns the one before.
+
+        Raises:
+            UnknownModel: nothing has this name; the default stays.
+        """
+        previous = self._routes.set_default(name)
+        log.info("the default model is %r now, it was %r", name, previous)
+        return previous
 
     def problems(self) -> list[str]:
         """Configured names that lead nowhere, in words, for the log at start. Requests for them raise UnknownModel."""
-        names = [("the default model", self._default)] if self._rows and self._default else []
-        names += [(f"alias {alias!r}", alias) for alias in self._aliases]
-        names += [(f"pool {pool!r}", member) for pool, members in self._pools.items() for member in members or ("",)]
-        found = []
-        for what, name in names:
-            try:
-                self._named(name)
-            except UnknownModel as exc:
-                found.append(f"{what}: {exc}")
-        return found
+        return self._routes.problems()
 
-    def _route(self, name: str) -> _Route:
-        if name:
-            return self._named(name)
-        if not self._rows:
-            return self._unconfigured()
-        if not self._default:
-            first = tuple(self._first_models())
-            if not first:
-                raise self._unknown(name, "no provider lists a model, and no default model is configured")
-            return _Route(first)
-        route = self._named(self._default)
-        if route.pooled:
-            return route
-        return _Route(_distinct([*route.targets, *self._first_models()]))
+    def offers_tools(self, name: str) -> bool:
+        """Whether the model that is asked first for ``name`` can use tools; False if nothing has it.
 
-    def _unconfigured(self) -> _Route:
-        """The default without any provider: what it names may still be there (a pool that lists offline)."""
+        One that cannot answers itself, without: only who asks for tools has another one answer in its place.
+        """
         try:
-            return self._named(self._default)
+            return self._routes.route(name).targets[0].info.tools
         except UnknownModel:
-            return _Route((_Target(OFFLINE, OFFLINE.models[0]),))
+            return False
 
-    def _named(self, name: str, via: tuple[str, ...] = ()) -> _Route:
-        if name in via:
-            raise self._unknown(name, f"{' → '.join([*via, name])} leads back to itself")
-        if name in self._aliases:
-            return self._named(self._aliases[name], (*via, name))
-        if name in self._pools:
-            return self._pool(name, via)
-        targets = self._explicit(name) or self._offering(name) or self._provider(name)
-        if not targets:
-            raise self._unknown(name, f"{via[0]!r} stands for it" if via else "")
-        return _Route(tuple(targets))
+    # Providers
 
-    def _pool(self, name: str, via: tuple[str, ...]) -> _Route:
-        """The members that exist, each as itself alone: a pool says completely who may be asked."""
-        members, missing = list[_Target](), list[str]()
-        for member in self._pools[name]:
-            try:
-                route = self._named(member, (*via, name))
-            except UnknownModel as exc:
-                missing.append(exc.name)
-                continue
-            members += route.targets if route.pooled else route.targets[:1]
-        if not members:
-            raise self._unknown(name, f"none of its members exists: {', '.join(missing) or 'it has none'}")
-        return _Route(_distinct(members), pooled=True)
+    def health(self) -> list[ProviderHealth]:
+        """How each provider is, by priority; the offline one if there is no other."""
+        return [self._upstreams[row.name].health() for row in self._routes.rows or [OFFLINE]]
 
-    def _explicit(self, name: str) -> list[_Target]:
-        provider, slash, model = name.partition("/")
-        row = self._row(provider)
-        if not slash or not model or row is None:
-            return []
-        own = [_Target(row, info) for info in row.models if info.id == model]
-        if not own and (row.unlisted_models or not row.models):
-            own = [_Target(row, ModelInfo(id=model))]
-        return list(_distinct([*own, *self._offering(model)])) if own else []
+    async def discover(self, provider: str) -> tuple[ModelInfo, ...]:
+        """The models that a provider says it offers; those of its row where the vendor tells nobody.
 
-    def _offering(self, model: str) -> list[_Target]:
-        return [_Target(row, info) for row in self._rows for info in row.models if info.id == model]
+        Raises:
+            KeyError: no such provider.
+            ProviderError: it does not answer, or makes no sense.
+        """
+        from skynet_agent.discovery import discover  # nobody asks at the start
 
-    def _provider(self, name: str) -> list[_Target]:
-        row = self._row(name)
-        return [_Target(row, row.models[0])] if row is not None and row.models else []
+        return await discover(self._upstreams[provider].endpoint)
 
-    def _row(self, name: str) -> ProviderRow | None:
-        return self._by_name.get(name) or (OFFLINE if name == OFFLINE.name else None)
+    async def ping(self, provider: str, model: str = "") -> float:
+        """Ask a provider for a few tokens, now and once, whatever its circuit and its queue say.
 
-    def _first_models(self) -> Iterable[_Target]:
-        """Each provider's first model; not of the offline one, which is only asked by name."""
-        return [_Target(row, row.models[0]) for row in self._rows if row.models and row.api != OFFLINE.api]
+        Seconds to the first of them. ``model`` is an id; empty for the provider's first.
 
-    def _unknown(self, name: str, reason: str) -> UnknownModel:
-        names = [*self._pools, *self._aliases, *(model.name for model in self.models())]
-        return UnknownModel(name, names, reason)
+        Raises:
+            UnknownModel: no such provider, or no such model of it.
+            ProviderError: it does not answer.
+        """
+        target = self._routes.target(provider, model)
+        request = ModelRequest(
+            messages=[UserMessage([TextBlock("Say ok.")], 0)], options=ModelOptions(max_tokens=PING_TOKENS)
+        )
+        first_s, begun_s = None, self._monotonic()
+        async with aclosing(self._ask(target, request)) as parts:
+            async for _ in parts:
+                first_s = self._monotonic() - begun_s if first_s is None else first_s
+        assert first_s is not None, "an answer has an end"
+        return first_s
 
     # Calls
 
     async def stream(self, request: ModelRequest, *, draft: Draft | None = None) -> AsyncGenerator[ModelEvent, None]:
         """Ask the model; closing the generator closes the stream of the provider that answers.
 
-        What has come is in ``draft`` at any time.
+        What has come is in ``draft`` at any time, and how much was used once the generator is closed: of an answer that
+        had begun and did not come to its end that is estimated (BA-082). The error that is raised tells in ``tried``
+        who was asked.
 
         Raises:
             UnknownModel: nothing has the request's name.
-            ProviderError: the failure of the provider that was asked last, before anything was shown.
+            ToolsUnsupported: the request has tools, and no model of that name can use any.
+            ProviderError: the failure of the provider that was asked last, before anything was shown;
+                ``ContextOverflow`` if that is what one of them said.
             StreamCut: the answer broke off after its first delta.
         """
         draft = draft or self.draft()
-        route = self._route(request.model)
-        tried: tuple[Attempt, ...] = ()
-        for number, target in enumerate(route.targets, 1):
+        route = self._route(request)
+        failover = Failover(route.targets, pooled=route.pooled, retries=self._retries)
+        while (step := failover.next(self._admits)) is not None:
+            if step.pause_s:
+                await self._sleep(step.pause_s)
+            target, is_shown = step.target, False
             row, info = target.row, target.info
             draft.begin(row.name, info.id, row.api)
-            shown = False
             try:
-                async with aclosing(self._apis[row.api](row, info, request)) as parts:
+                async with (
+                    self._upstreams[row.name].call(last_resort=step.last_resort) as call,
+                    aclosing(self._ask(target, request)) as parts,
+                ):
                     async for part in parts:
-                        if not shown:
-                            shown = True
-                            yield Started(row.name, info.id, row.api, tried)
+                        if not is_shown:
+                            is_shown = True
+                            call.answered()
+                            yield Started(row.name, info.id, row.api, failover.tried)
                         if isinstance(part, Ended):
-                            usage = part.usage and with_cost(part.usage, info.price)
-                            yield Finished(draft.message(part.stop_reason, usage=usage))
+                            usage = part.usage or estimated_usage(request, draft.message(part.stop_reason))
+                            draft.usage = with_cost(usage, info.price)
+                            yield Finished(draft.message(part.stop_reason))
                         else:
                             draft.add(part)
                             yield part
                 return
+            except CircuitOpen:
+                failover.put_off(step)
             except ProviderError as exc:
-                if shown:
-                    raise _cut(exc) from exc
-                if number == len(route.targets) or not _moves_on(exc, route):
-                    raise
-                log.warning("%s failed (%s), trying the next: %s", target.name, type(exc).__name__, exc)
-                tried += (Attempt(row.name, info.id, type(exc).__name__, str(exc)),)
+                failover.failed(step, exc)
+                if is_shown:
+                    raise _cut(exc, failover.tried) from exc
+                log.warning("%s failed (%s)", target.name, exc.for_log)
+                log.debug("%s failed: %s", target.name, exc)
+            finally:
+                if is_shown and draft.usage is None:  # broken off or stopped, which costs what was read and written
+                    draft.usage = with_cost(estimated_usage(request, draft.message("aborted")), info.price)
+        raise failover.failure
+
+    def _ask(self, target: Target, request: ModelRequest) -> AsyncGenerator[Part, None]:
+        row, info = target.row, target.info
+        return self._apis[row.api](self._upstreams[row.name].endpoint, info, _fitting(request, info))
+
+    def _admits(self, target: Target) -> bool:
+        admits = self._upstreams[target.row.name].breaker.admits()
+        if not admits:
+            log.info("%s is passed over: it failed lately", target.name)
+        return admits
+
+    def _route(self, request: ModelRequest) -> Route:
+        """Who may answer ``request``: those of its name that can use tools, if it is of no use without (BA-081)."""
+        if self._routes.cheapest:
+            answer_tokens = request.options.max_tokens or ANSWER_TOKENS
+            route = self._routes.route(request.model, input_tokens=request_tokens(request), output_tokens=answer_tokens)
+        else:
+            route = self._routes.route(request.model)
+        if not request.options.tools or request.options.tools_optional:
+            return route
+        able = tuple(target for target in route.targets if target.info.tools)
+        if not able:
+            names = ", ".join(target.name for target in route.targets)
+            text = f"{names} cannot use tools, and the request has some"
+            raise ToolsUnsupported(text, provider=route.targets[0].row.name)
+        return replace(route, targets=able)
 
 
-def _moves_on(failure: ProviderError, route: _Route) -> bool:
-    return failure.retriable or (route.pooled and isinstance(failure, AuthFailed))
+def _fitting(request: ModelRequest, info: ModelInfo) -> ModelRequest:
+    """``request`` without what the model has no use for, and no longer than it can write (BA-084)."""
+    options = request.options
+    if options.thinking is not None and not info.reasoning:
+        options = replace(options, thinking=None)
+    if options.tools and not info.tools:
+        options = replace(options, tools=(), tool_choice=None, parallel_tool_calls=None)
+    if options.max_tokens is not None and info.output_limit is not None and options.max_tokens > info.output_limit:
+        options = replace(options, max_tokens=info.output_limit)
+    return request if options is request.options else replace(request, options=options)
 
 
-def _cut(failure: ProviderError) -> StreamCut:
-    return StreamCut(str(failure), provider=failure.provider, status=failure.status)
-
-
-def _distinct(targets: Iterable[_Target]) -> tuple[_Target, ...]:
-    first: dict[str, _Target] = {}
-    for target in targets:
-        first.setdefault(target.name, target)
-    return tuple(first.values())
+def _cut(failure: ProviderError, tried: tuple[Attempt, ...]) -> StreamCut:
+    return StreamCut(str(failure), provider=failure.provider, status=failure.status).with_tried(tried)

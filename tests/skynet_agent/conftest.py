@@ -23,11 +23,11 @@ async def other() -> AsyncIterator[ModelServer]:
 
 @pytest.fixture
 async def make_router() -> AsyncIterator[Callable[..., Router]]:
-    """Routers that are closed after the test."""
+    """Routers that are closed after the test; they ask each model once, unless told otherwise."""
     made: list[Router] = []
 
     def make(*rows: ProviderRow, **settings: object) -> Router:
-        made.append(Router(rows, **settings))  # type: ignore[arg-type]
+        made.append(Router(rows, **{"retries": 0, **settings}))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

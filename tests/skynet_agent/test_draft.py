@@ -26,8 +26,8 @@ def test_blocks() -> None:
         TextDelta("c"),
     ):
         it.add(delta)
-    usage = Usage(1, 2, 0, 0, 3)
-    assert it.message("toolUse", usage=usage) == AssistantMessage(
+    it.usage = usage = Usage(1, 2, 0, 0, 3)
+    assert it.message("toolUse") == AssistantMessage(
         content=[
             ThinkingBlock("let me"),
             TextBlock("ab"),
@@ -44,6 +44,45 @@ def test_blocks() -> None:
     )
 
 
+def test_a_signature_ends_a_block_of_thinking() -> None:
+    it = draft()
+    for delta in (
+        ThinkingDelta("let "),
+        ThinkingDelta("me"),
+        ThinkingDelta("", "sig-1"),
+        ThinkingDelta("more"),
+        ThinkingDelta("", "sealed", redacted=True),
+        ThinkingDelta(" and more"),
+        ThinkingDelta("!", "sig-2"),
+        ThinkingDelta("", "sig-3"),
+        TextDelta("a"),
+    ):
+        it.add(delta)
+    assert it.message("stop").content == [
+        ThinkingBlock("let me", "sig-1"),
+        ThinkingBlock("more"),
+        ThinkingBlock("", "sealed", redacted=True),
+        ThinkingBlock(" and more!", "sig-2"),
+        ThinkingBlock("", "sig-3"),
+        TextBlock("a"),
+    ]
+
+
+def test_a_call_keeps_its_signature_whenever_it_comes() -> None:
+    it = draft()
+    for delta in (
+        ToolCallDelta(0, "c0", "exec", "{}", "sig-0"),
+        ToolCallDelta(1, "c1", "exec", "{"),
+        ToolCallDelta(1, "", "", "}", "sig-1"),
+        ToolCallDelta(1, "", "", ""),
+    ):
+        it.add(delta)
+    assert it.message("toolUse").content == [
+        ToolCallBlock("c0", "exec", {}, "sig-0"),
+        ToolCallBlock("c1", "exec", {}, "sig-1"),
+    ]
+
+
 def test_a_message_can_be_had_at_any_time_and_begins_anew() -> None:
     it = draft()
     assert it.message("error", error_message="no").content == []
@@ -54,7 +93,8 @@ def test_a_message_can_be_had_at_any_time_and_begins_anew() -> None:
     assert (partial.content, partial.stop_reason) == ([TextBlock("one")], "aborted")
     assert it.message("stop").content == [TextBlock("one two")]
     it.begin("b", "m", "x")
-    assert (it.message("stop").content, it.message("stop").provider) == ([], "b")
+    message = it.message("stop")
+    assert (message.content, message.provider, message.usage) == ([], "b", None)
 
 
 def test_arguments_that_are_no_object_are_empty() -> None:

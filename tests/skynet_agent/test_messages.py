@@ -56,6 +56,24 @@ INJECTED = AssistantMessage(
             b'"usage":{"input":90,"output":5,"cacheRead":10,"cacheWrite":0,"total":105,"costMicrousd":12}}',
         ),
         (
+            AssistantMessage(
+                content=[
+                    ThinkingBlock("hm", "sig"),
+                    ThinkingBlock("", "sealed", redacted=True),
+                    ToolCallBlock("c", "exec", {}, "thought"),
+                ],
+                api="anthropic-messages",
+                provider="lab",
+                model="m-1",
+                stop_reason="toolUse",
+                timestamp=2,
+            ),
+            b'{"role":"assistant","content":[{"type":"thinking","thinking":"hm","thinkingSignature":"sig"},'
+            b'{"type":"thinking","thinking":"","thinkingSignature":"sealed","redacted":true},'
+            b'{"type":"toolCall","id":"c","name":"exec","arguments":{},"thoughtSignature":"thought"}],'
+            b'"api":"anthropic-messages","provider":"lab","model":"m-1","stopReason":"toolUse","timestamp":2}',
+        ),
+        (
             INJECTED,
             b'{"role":"assistant","content":[{"type":"text","text":"part"}],"api":"openai-responses",'
             b'"provider":"openclaw","model":"gateway-injected","stopReason":"stop","timestamp":3,'

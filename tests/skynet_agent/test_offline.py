@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skynet_agent.events import Ended, TextDelta
-from skynet_agent.messages import AssistantMessage, Message, TextBlock, Usage, UserMessage
+from skynet_agent.auth.keys import KeyAuth
+from skynet_agent.endpoint import Endpoint
+from skynet_agent.events import Ended, Part, TextDelta, ToolCallDelta
+from skynet_agent.http_client import HttpClient
+from skynet_agent.messages import AssistantMessage, Message, TextBlock, ToolResultMessage, Usage, UserMessage
 from skynet_agent.offline import AGAIN, HELP, NOT_ANSWERING, NOT_CONFIGURED, answer, reply, stream
+from skynet_agent.offline_tools import wish_in
 from skynet_agent.providers import OFFLINE
-from skynet_agent.requests import ModelRequest
+from skynet_agent.requests import ModelOptions, ModelRequest, ToolDefinition
 
 NOW = datetime(2026, 11, 21, 1, 20, tzinfo=UTC)
+ENDPOINT = Endpoint(OFFLINE, KeyAuth(OFFLINE), HttpClient(), lambda: NOW)
 
 
 def user(text: str) -> UserMessage:
@@ -149,7 +154,7 @@ def test_everything_else_needs_a_model() -> None:
 
 async def test_it_streams_words() -> None:
     request = ModelRequest(messages=[user("[Sat 2026-11-21 01:20 UTC] echo  a b\n")])
-    parts = [part async for part in stream(lambda: NOW, False, OFFLINE, OFFLINE.models[0], request)]
+    parts = [part async for part in stream(ENDPOINT, OFFLINE.models[0], request)]
     assert parts[-1] == Ended("stop", Usage(0, 0, 0, 0, 0))
     texts = [part.text for part in parts if isinstance(part, TextDelta)]
     assert texts[:3] == ["I", " am", " Skynet's"]
@@ -167,7 +172,75 @@ async def test_a_long_answer_lets_others_in() -> None:
             await asyncio.sleep(0)
 
     other = asyncio.create_task(take_turns())
-    async for _ in stream(lambda: NOW, False, OFFLINE, OFFLINE.models[0], request):
+    async for _ in stream(ENDPOINT, OFFLINE.models[0], request):
         pass
     other.cancel()
     assert turns > 10
+
+
+# Tools
+
+TOOLS = ("list_files", "read_file", "search_files", "write_file", "execute_command")
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "arguments"),
+    [
+        ("list my files", "list_files", {}),
+        ("Show me the files in a/b", "list_files", {"path": "a/b"}),
+        ("ls", "list_files", {}),
+        ("ls a", "list_files", {"path": "a"}),
+        ("please read notes.txt", "read_file", {"path": "notes.txt"}),
+        ('read the file "my notes.txt"', "read_file", {"path": "my notes.txt"}),
+        ("search for milk", "search_files", {"query": "milk"}),
+        ("write buy milk and bread to notes.txt", "write_file", {"content": "buy milk and bread", "path": "notes.txt"}),
+        ("run ls -l | wc", "execute_command", {"command": "ls -l | wc"}),
+    ],
+)
+def test_what_is_understood_of_tools(text: str, tool: str, arguments: dict[str, str]) -> None:
+    wish = wish_in(text, TOOLS)
+    assert wish is not None
+    assert (wish.tool, wish.arguments) == (tool, arguments)
+    assert wish_in(text, set(TOOLS) - {tool}) is None
+
+
+@pytest.mark.parametrize("text", ["", "hello", "what can you read", "the files", "x" * 5000, "read", "run"])
+def test_what_is_no_wish(text: str) -> None:
+    assert wish_in(text, TOOLS) is None
+
+
+@given(st.text())
+def test_any_text_is_a_wish_or_none(text: str) -> None:
+    wish = wish_in(text, TOOLS)
+    assert wish is None or wish.tool in TOOLS
+
+
+async def parts_of(*messages: Message) -> list[Part]:
+    options = ModelOptions(tools=[ToolDefinition(name=name) for name in ("read_file",)])
+    return [
+        part async for part in stream(ENDPOINT, OFFLINE.models[0], ModelRequest(messages=messages, options=options))
+    ]
+
+
+async def test_a_tool_is_called_and_its_result_told() -> None:
+    asked = user("[Sat 2026-11-21 01:20 UTC] read notes.txt")
+    call, ended = await parts_of(asked)
+    assert isinstance(call, ToolCallDelta)
+    assert (call.name, call.arguments) == ("read_file", '{"path":"notes.txt"}')
+    assert isinstance(ended, Ended) and ended.stop_reason == "toolUse"
+    for is_error, words in ((False, "Here it is:\n\nmilk"), (True, "That did not work:\n\nmilk")):
+        result = ToolResultMessage(call.id, "read_file", [TextBlock("milk")], is_error, 3)
+        answered = AssistantMessage([], "offline", "offline", "assistant", "toolUse", 2)
+        parts = await parts_of(asked, answered, result)
+        text = "".join(part.text for part in parts if isinstance(part, TextDelta))
+        assert text == f"{NOT_CONFIGURED} {words}"
+
+
+def test_what_was_written_is_done() -> None:
+    result = ToolResultMessage("c", "write_file", [TextBlock("notes.txt: created, 8 bytes")], False, 3)
+    assert answer([user("write buy milk to notes.txt"), result], NOW).endswith(" Done:\n\nnotes.txt: created, 8 bytes")
+
+
+async def test_the_help_tells_of_the_tools_there_are() -> None:
+    text = "".join(part.text for part in await parts_of(user("help")) if isinstance(part, TextDelta))
+    assert text.endswith("I can also read one (read notes.txt).")

@@ -1,4 +1,4 @@
-"""``openai-completions``: the body that is sent, and the reader of what comes back."""
+"""``openai-completions``: the body that is sent, and the reader of what comes back (SK-060)."""
 
 import itertools
 import json
@@ -9,16 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skynet_agent.apis.openai_completions import (
-    MISSING_RESULT,
-    MOST_CHARACTERS,
-    MOST_TOKENS,
-    StreamReader,
-    build_body,
-    wire_messages,
-)
+from skynet_agent.apis.openai_completions import build_body, reader, wire_messages
 from skynet_agent.errors import AuthFailed, BadRequest, Overloaded, ProviderError, RateLimited, StreamCut
 from skynet_agent.events import Ended, Part, TextDelta, ThinkingDelta, ToolCallDelta
+from skynet_agent.history import MISSING_RESULT
 from skynet_agent.messages import (
     AssistantMessage,
     ImageBlock,
@@ -32,9 +26,12 @@ from skynet_agent.messages import (
     UserMessage,
 )
 from skynet_agent.providers import ModelInfo, ProviderRow
-from skynet_agent.requests import ModelOptions, ModelRequest
+from skynet_agent.reading import MOST_CHARACTERS, MOST_TOKENS, AnswerReader, Source
+from skynet_agent.requests import ModelOptions, ModelRequest, OneTool, ThinkingLevel, ToolDefinition
+from skynet_agent.sse import SseEvent
 
-MODEL = ModelInfo(id="m-1")
+LAB = ProviderRow(name="lab")
+MODEL = ModelInfo(id="m-1", input=("text", "image"))
 
 
 def user(*texts: str) -> UserMessage:
@@ -47,6 +44,10 @@ def assistant(*blocks: Any, stop_reason: StopReason = "stop") -> AssistantMessag
 
 def result(call: str, *blocks: Any) -> ToolResultMessage:
     return ToolResultMessage(call, "exec", list(blocks), False, 3)
+
+
+def wire(*messages: Message, row: ProviderRow = LAB, system: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    return wire_messages(row, MODEL, ModelRequest(messages=messages, system=system))
 
 
 # The body
@@ -63,7 +64,7 @@ def test_a_plain_body() -> None:
 
 
 def test_options_are_passed_through() -> None:
-    tools = [{"type": "function", "function": {"name": "exec", "parameters": {"type": "object"}}}]
+    schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
     options = ModelOptions(
         max_tokens=100,
         temperature=0.0,
@@ -71,15 +72,19 @@ def test_options_are_passed_through() -> None:
         stop=["\n"],
         seed=7,
         user="u",
-        tools=tools,
-        tool_choice={"type": "function", "function": {"name": "exec"}},
+        tools=[
+            ToolDefinition(name="exec", description="Run a command.", parameters=schema, strict=True),
+            ToolDefinition(name="now"),
+        ],
+        tool_choice=OneTool("exec"),
         parallel_tool_calls=False,
         response_format={"type": "json_object"},
-        reasoning_effort="low",
-        extra={"logit_bias": {"1": 2}, "model": "other", "stream": False, "temperature": 9, "user": "v"},
+        thinking="low",
+        extra={"logit_bias": {"1": 2}, "model": "other", "stream": False, "temperature": 9, "user": "v", "tools": []},
     )
-    body = build_body(ProviderRow(name="lab"), MODEL, ModelRequest(messages=[user("hi")], options=options))
+    body = build_body(LAB, MODEL, ModelRequest(messages=[user("hi")], options=options))
     body.pop("messages")
+    nothing = {"type": "object", "properties": {}}
     assert body == {
         "model": "m-1",
         "stream": True,
@@ -90,7 +95,13 @@ def test_options_are_passed_through() -> None:
         "stop": ["\n"],
         "seed": 7,
         "user": "u",
-        "tools": tools,
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "exec", "description": "Run a command.", "parameters": schema, "strict": True},
+            },
+            {"type": "function", "function": {"name": "now", "description": "", "parameters": nothing}},
+        ],
         "tool_choice": {"type": "function", "function": {"name": "exec"}},
         "parallel_tool_calls": False,
         "response_format": {"type": "json_object"},
@@ -99,11 +110,87 @@ def test_options_are_passed_through() -> None:
     }
 
 
+def test_without_tools_nothing_is_said_about_them() -> None:
+    options = ModelOptions(tool_choice="required", parallel_tool_calls=True)
+    body = build_body(LAB, MODEL, ModelRequest(messages=[user("hi")], options=options))
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(body)
+
+
+def test_a_model_that_takes_no_sampling_options_gets_none() -> None:
+    model, options = ModelInfo(id="m-1", sampling=False), ModelOptions(temperature=0.5, top_p=0.5, seed=1)
+    body = build_body(LAB, model, ModelRequest(messages=[user("hi")], options=options))
+    assert not {"temperature", "top_p"} & set(body)
+    assert body["seed"] == 1
+
+
 def test_quirks_of_the_row() -> None:
-    row = ProviderRow(name="lab", max_tokens_field="max_completion_tokens", supports_stream_options=False)
-    body = build_body(row, MODEL, ModelRequest(messages=[user("hi")], options=ModelOptions(max_tokens=5)))
-    assert body["max_completion_tokens"] == 5
+    row = ProviderRow(
+        name="lab",
+        max_tokens_field="max_completion_tokens",
+        supports_stream_options=False,
+        supports_prompt_cache_key=True,
+    )
+    request = ModelRequest(messages=[user("hi")], options=ModelOptions(max_tokens=5), cache_key="s-1")
+    body = build_body(row, MODEL, request)
+    assert (body["max_completion_tokens"], body["prompt_cache_key"]) == (5, "s-1")
     assert not {"max_tokens", "stream_options"} & set(body)
+    assert "prompt_cache_key" not in build_body(row, MODEL, ModelRequest(messages=[user("hi")]))
+    assert "prompt_cache_key" not in build_body(LAB, MODEL, request)
+
+
+@pytest.mark.parametrize(
+    ("field", "level", "sent"),
+    [
+        ("reasoning_effort", "high", {"reasoning_effort": "high"}),
+        ("reasoning_effort", "xhigh", {"reasoning_effort": "high"}),
+        ("reasoning_effort", "off", {}),
+        ("reasoning", "minimal", {"reasoning": {"effort": "minimal"}}),
+        ("reasoning", "off", {"reasoning": {"enabled": False}}),
+        ("thinking", "low", {"thinking": {"type": "enabled"}}),
+        ("thinking", "off", {"thinking": {"type": "disabled"}}),
+        ("reasoning_enabled", "low", {"reasoning": {"enabled": True}}),
+        ("reasoning_enabled", "off", {"reasoning": {"enabled": False}}),
+        ("thinking_effort", "high", {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+        ("thinking_effort", "off", {"thinking": {"type": "disabled"}}),
+        ("enable_thinking", "low", {"enable_thinking": True}),
+        ("enable_thinking", "off", {"enable_thinking": False}),
+        ("", "high", {}),
+    ],
+)
+def test_thinking_in_the_words_of_each_vendor(field: Any, level: ThinkingLevel, sent: dict[str, Any]) -> None:
+    row = ProviderRow(name="lab", thinking_field=field)
+    request = ModelRequest(messages=[user("hi")], options=ModelOptions(thinking=level))
+    fields = {"reasoning_effort", "reasoning", "thinking", "enable_thinking"}
+    assert {key: value for key, value in build_body(row, MODEL, request).items() if key in fields} == sent
+
+
+def test_a_model_may_be_told_in_another_field_than_its_row_says() -> None:
+    request = ModelRequest(messages=[user("hi")], options=ModelOptions(thinking="high"))
+    body = build_body(LAB, ModelInfo(id="m-1", thinking_field="enable_thinking"), request)
+    assert body["enable_thinking"] and "reasoning_effort" not in body
+    assert build_body(LAB, ModelInfo(id="m-1", thinking_field=""), request) == build_body(
+        LAB, MODEL, ModelRequest(messages=[user("hi")])
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "levels", "level", "sent"),
+    [
+        ("reasoning_effort", ("off", "low", "high"), "off", {"reasoning_effort": "none"}),
+        ("reasoning_effort", ("off", "low", "high"), "medium", {"reasoning_effort": "low"}),
+        ("reasoning_effort", ("low", "xhigh"), "high", {"reasoning_effort": "xhigh"}),
+        ("reasoning", ("low", "high"), "off", {}),
+        ("enable_thinking", ("low",), "off", {}),
+        ("enable_thinking", ("off", "high"), "off", {"enable_thinking": False}),
+    ],
+)
+def test_a_model_may_know_other_levels_than_its_row(
+    field: Any, levels: tuple[ThinkingLevel, ...], level: ThinkingLevel, sent: dict[str, Any]
+) -> None:
+    row, model = ProviderRow(name="lab", thinking_field=field), ModelInfo(id="m-1", thinking_levels=levels)
+    body = build_body(row, model, ModelRequest(messages=[user("hi")], options=ModelOptions(thinking=level)))
+    plain = build_body(row, model, ModelRequest(messages=[user("hi")]))
+    assert body == {**plain, **sent}
 
 
 @pytest.mark.parametrize(
@@ -112,17 +199,18 @@ def test_quirks_of_the_row() -> None:
 def test_an_answer_is_never_longer_than_the_model_can_write(
     asked: int | None, limit: int | None, sent: int | None
 ) -> None:
+    """BA-084."""
     model = ModelInfo(id="m-1", max_output_tokens=limit)
     request = ModelRequest(messages=[user("hi")], options=ModelOptions(max_tokens=asked))
     assert build_body(ProviderRow(name="lab"), model, request).get("max_tokens") == sent
 
 
 @pytest.mark.parametrize(
-    ("messages", "wire"),
+    ("messages", "sent"),
     [
         (
             [user("a", "b")],
-            [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+            [{"role": "user", "content": "a\n\nb"}],
         ),
         (
             [UserMessage([TextBlock("what?"), ImageBlock("image/png", "AAAA")], 1)],
@@ -143,12 +231,39 @@ def test_an_answer_is_never_longer_than_the_model_can_write(
         ([user("a"), assistant(ThinkingBlock("hm"))], [{"role": "user", "content": "a"}]),
     ],
 )
-def test_messages_on_the_wire(messages: list[Message], wire: list[Any]) -> None:
-    assert wire_messages((), messages) == wire
+def test_messages_on_the_wire(messages: list[Message], sent: list[Any]) -> None:
+    assert wire(*messages) == sent
 
 
-def call(identity: str) -> ToolCallBlock:
-    return ToolCallBlock(identity, "exec", {"command": "ls é"})
+def test_what_is_true_only_now_comes_last() -> None:
+    """BA-083."""
+    request = ModelRequest(
+        messages=[user("a"), assistant(TextBlock("b")), user("c")], system=("t1", "t2"), volatile="it is late"
+    )
+    assert wire_messages(LAB, MODEL, request) == [
+        {"role": "system", "content": "t1\n\nt2"},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c\n\nit is late"},
+    ]
+
+
+def test_cache_marks_end_the_tiers() -> None:
+    row = ProviderRow(name="lab", cache_marks=True)
+    mark = {"cache_control": {"type": "ephemeral"}}
+    assert wire(user("a"), row=row, system=("t1", "t2", "now"))[0]["content"] == [
+        {"type": "text", "text": "t1", **mark},
+        {"type": "text", "text": "t2", **mark},
+        {"type": "text", "text": "now"},
+    ]
+    assert wire(user("a"), row=row, system=("t1", "", "now"))[0]["content"] == [
+        {"type": "text", "text": "t1", **mark},
+        {"type": "text", "text": "now"},
+    ]
+
+
+def call(identity: str, signature: str = "") -> ToolCallBlock:
+    return ToolCallBlock(identity, "exec", {"command": "ls é"}, signature)
 
 
 def wire_call(identity: str) -> dict[str, Any]:
@@ -164,7 +279,7 @@ def test_tool_calls_and_their_results() -> None:
         assistant(call("c3"), stop_reason="toolUse"),
         result("c3"),
     ]
-    assert wire_messages((), messages) == [
+    assert wire(*messages) == [
         {"role": "assistant", "content": "look", "tool_calls": [wire_call("c1"), wire_call("c2")]},
         {"role": "tool", "tool_call_id": "c1", "content": "a b"},
         {"role": "tool", "tool_call_id": "c2", "content": "(see the image)"},
@@ -190,10 +305,10 @@ def test_calls_and_results_are_made_to_match() -> None:
         assistant(call("c4"), stop_reason="error"),
         assistant(call("c5"), stop_reason="toolUse"),
     ]
-    assert wire_messages((), messages) == [
+    assert wire(*messages) == [
         {"role": "assistant", "content": None, "tool_calls": [wire_call("c1"), wire_call("c2")]},
-        {"role": "tool", "tool_call_id": "c2", "content": "ok"},
         {"role": "tool", "tool_call_id": "c1", "content": MISSING_RESULT},
+        {"role": "tool", "tool_call_id": "c2", "content": "ok"},
         {"role": "user", "content": "next"},
         {"role": "assistant", "content": "part"},
         {"role": "assistant", "content": None, "tool_calls": [wire_call("c5")]},
@@ -201,16 +316,51 @@ def test_calls_and_results_are_made_to_match() -> None:
     ]
 
 
+def test_ids_of_nine() -> None:
+    row = ProviderRow(name="lab", tool_call_ids="nine")
+    sent = wire(assistant(call("call_0"), call("abcDEF123"), stop_reason="toolUse"), result("call_0"), row=row)
+    ids = [each["id"] for each in sent[0]["tool_calls"]]
+    assert ids[1] == "abcDEF123"
+    assert len(ids[0]) == 9
+    assert ids[0].isalnum()
+    assert [each["tool_call_id"] for each in sent[1:]] == ids
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [(True, {"reasoning_content": "hm so"}), (False, {})])
+def test_thinking_goes_back_within_a_turn_to_who_wants_it(wanted: bool, sent: dict[str, str]) -> None:
+    row = ProviderRow(name="lab", wants_thinking_back=wanted)
+    earlier = assistant(ThinkingBlock("old"), TextBlock("x"))
+    round_ = assistant(ThinkingBlock("hm "), ThinkingBlock("so"), call("c1"), stop_reason="toolUse")
+    messages = [user("a"), earlier, user("b"), round_, result("c1", TextBlock("ok"))]
+    assistants = [each for each in wire(*messages, row=row) if each["role"] == "assistant"]
+    assert assistants == [
+        {"role": "assistant", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [wire_call("c1")], **sent},
+    ]
+
+
+def test_signatures_of_thoughts_go_back_with_their_calls() -> None:
+    """Gemini refuses calls of the current turn that come back without them."""
+    (entry, _) = wire(assistant(call("c1", "sig"), stop_reason="toolUse"), result("c1"))
+    assert entry["tool_calls"] == [
+        {**wire_call("c1"), "extra_content": {"google": {"thought_signature": "sig"}}},
+    ]
+
+
 # The reader
+
+
+def new_reader(*secrets: bytes) -> AnswerReader[SseEvent]:
+    return reader(Source("lab", secrets))
 
 
 def read(*pieces: bytes) -> tuple[list[Part], ProviderError | None]:
     """What a whole stream gives, neighbouring texts joined, and its failure."""
-    reader = StreamReader("lab")
-    parts = [part for piece in pieces for part in reader.feed(piece)] + reader.close()
-    assert reader.ended
-    assert (reader.failure is None) == (bool(parts) and isinstance(parts[-1], Ended))
-    return parts, reader.failure
+    it = new_reader()
+    parts = [part for piece in pieces for part in it.feed(piece)] + it.close()
+    assert it.ended
+    assert (it.failure is None) == (bool(parts) and isinstance(parts[-1], Ended))
+    return parts, it.failure
 
 
 def chunk(delta: dict[str, Any] | None = None, reason: str | None = None, **fields: Any) -> bytes:
@@ -286,27 +436,26 @@ def test_usage(sent: dict[str, Any], usage: Usage) -> None:
     ],
 )
 def test_an_answer_without_end_is_cut(delta: dict[str, Any]) -> None:
-    reader, piece = StreamReader("lab"), chunk(delta)
+    it, piece = new_reader(), chunk(delta)
     shown = 0
-    while not reader.ended:
-        shown += len(reader.feed(piece))
+    while not it.ended:
+        shown += len(it.feed(piece))
         assert shown * 1_000_000 < MOST_CHARACTERS + 2_000_000
-    assert isinstance(reader.failure, StreamCut)
-    assert "longer than" in str(reader.failure)
+    assert isinstance(it.failure, StreamCut)
+    assert "longer than" in str(it.failure)
 
 
 @pytest.mark.parametrize(
     "sent", [b'data: {"error":{"message":"bad key sk-12345"}}', b"data: <sk-12345>", b'event: error\ndata: "sk-12345"']
 )
 def test_no_failure_shows_the_key(sent: bytes) -> None:
-    reader = StreamReader("lab", secret=b"sk-12345")
-    assert [*reader.feed(sent + b"\n\n"), *reader.close()] == []
-    assert "***" in str(reader.failure) and "sk-12345" not in str(reader.failure)
+    it = new_reader(b"sk-12345")
+    assert [*it.feed(sent + b"\n\n"), *it.close()] == []
+    assert "***" in str(it.failure) and "sk-12345" not in str(it.failure)
 
 
 def test_an_answer_may_hold_what_is_the_key_of_a_local_server() -> None:
-    reader = StreamReader("lab", secret=b"x")
-    assert reader.feed(text("x marks the spot") + STOP + DONE) == [TextDelta("x marks the spot"), ENDED]
+    assert new_reader(b"x").feed(text("x marks the spot") + STOP + DONE) == [TextDelta("x marks the spot"), ENDED]
 
 
 def test_the_last_usage_counts() -> None:
@@ -390,6 +539,26 @@ def test_a_tool_call_without_id_gets_one() -> None:
     assert parts == [ToolCallDelta(0, "call_0", "exec", "{"), ToolCallDelta(0, "", "", "}")]
 
 
+def test_a_call_may_come_with_the_signature_of_a_thought() -> None:
+    signed = {**tool(0, "c1", "exec", "{}"), "extra_content": {"google": {"thought_signature": "sig"}}}
+    odd = {**tool(1, "c2", "exec", "{}"), "extra_content": {"google": [1]}}
+    parts, _ = read(chunk({"tool_calls": [signed, odd]}), STOP, DONE)
+    assert parts[:2] == [ToolCallDelta(0, "c1", "exec", "{}", "sig"), ToolCallDelta(1, "c2", "exec", "{}")]
+
+
+def test_thinking_may_be_among_the_parts_of_the_content() -> None:
+    """Mistral's way."""
+    parts, failure = read(
+        chunk({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}]}),
+        chunk({"content": [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]}),
+        text("b"),
+        STOP,
+        DONE,
+    )
+    assert failure is None
+    assert parts == [ThinkingDelta("hm"), TextDelta("a"), TextDelta("b"), ENDED]
+
+
 def test_other_choices_are_ignored() -> None:
     other = b'data: {"choices":[{"index":1,"delta":{"content":"x"},"finish_reason":"length"}]}\n\n'
     assert read(other, text("a"), STOP, DONE) == ([TextDelta("a"), ENDED], None)
@@ -467,18 +636,20 @@ def test_any_split_of_a_valid_stream_gives_the_same_parts(chunks: list[bytes], d
     assert read(*pieces_of(stream, cuts)) == whole
 
 
+KEYS = (
+    *("choices", "delta", "content", "tool_calls", "function", "arguments", "name", "id", "index", "usage", "error"),
+    *("message", "type", "text", "thinking", "extra_content", "code", "finish_reason", "prompt_tokens"),
+    *("prompt_tokens_details", "cached_tokens"),
+)
 hostile = st.one_of(
     st.binary(max_size=60),
     st.binary(max_size=60).map(lambda data: b"data: " + data + b"\n\n"),
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
-            ["choices", "delta", "content", "tool_calls", "function", "arguments", "name", "id", "index", "usage",
-             "error", "message", "code", "finish_reason", "prompt_tokens", "prompt_tokens_details", "cached_tokens"]
-        ), inner, max_size=4),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
         max_leaves=20,
     ).map(lambda value: b"data: " + json.dumps(value).encode() + b"\n\n"),
-)  # fmt: skip
+)
 
 
 @given(st.lists(st.one_of(hostile, valid_chunks), max_size=6), st.lists(st.integers(0, 300), max_size=5))
