@@ -5,15 +5,17 @@ Read top to bottom, it is the architecture.
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 
 from msgspec import UNSET
 from starlette.applications import Starlette
 
-from skynet.config import Config, ModelConfig, ProviderConfig
+from skynet.config import CREDENTIALS_DIRECTORY, Config
 from skynet.gateway.auth import Admission, Authenticator
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import Commands
@@ -22,9 +24,11 @@ from skynet.gateway.dispatch import Dispatcher, MethodTable, collect
 from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
 from skynet.gateway.presence import PresenceTable, StateVersions
+from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
 from skynet.http import http_app
+from skynet.logs import KEPT_FILES
 from skynet.methods.agent import RunMethods
 from skynet.methods.agents import AgentMethods
 from skynet.methods.channels import ChannelMethods
@@ -40,14 +44,25 @@ from skynet.methods.models import ModelMethods
 from skynet.methods.nodes import NodeMethods
 from skynet.methods.ping import PingMethods
 from skynet.methods.presence import PresenceMethods
+from skynet.methods.providers import ProviderMethods
 from skynet.methods.sessions import SessionMethods
 from skynet.methods.skills import SkillMethods
 from skynet.methods.tools import ToolMethods
 from skynet.methods.usage import UsageMethods
+from skynet.models import provider_rows, unprotected
+from skynet.places import Places
+from skynet.plugins import DIRECTORY as PLUGINS_DIRECTORY
+from skynet.plugins import Plugins
 from skynet.supervisor import Supervisor
+from skynet.tools import built_in_tools
+from skynet.tools.plugins import PluginTools
 from skynet.version import VERSION
-from skynet_agent.providers import ModelInfo, Price, ProviderRow, known_provider
+from skynet_agent.auth.tokens import TokenStore
+from skynet_agent.prompt import Prompts
+from skynet_agent.registry import KNOWN_PROVIDERS
 from skynet_agent.router import Router
+from skynet_agent.tools import Tool, Toolbox, ToolContext
+from skynet_agent.workspace import Workspace
 from skynet_memory.database import Database
 from skynet_memory.ids import DEFAULT_AGENT, ConnId, Role, now_ms
 from skynet_memory.migrations import migrate
@@ -63,6 +78,7 @@ from skynet_protocol.methods import METHODS
 from skynet_users.credentials import CredentialStore
 from skynet_users.devices import DeviceStore
 from skynet_users.people import UserStore
+from skynet_users.permissions import is_permitted
 from skynet_users.schema import COMPONENT as USER_TABLES
 
 log = logging.getLogger(__name__)
@@ -107,13 +123,19 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         for run in await turns.close_unfinished(now_ms()):
             log.warning("closed run %s, which the last stop interrupted", run.run_id, extra={"user_id": run.owner})
 
+        rows = provider_rows(config)
         router = Router(
-            provider_rows(config),
+            rows,
             default_model=config.agent.model,
             aliases=config.models.aliases,
             pools=config.pools,
+            cheapest=config.router.cheapest,
+            retries=config.router.retries,
+            breaker_failures=config.router.breaker_failures,
+            breaker_cooldown_s=config.router.breaker_cooldown_s,
+            tokens=TokenStore(config.home / CREDENTIALS_DIRECTORY),
         )
-        for problem in (*config.warnings, *router.problems()):
+        for problem in (*config.warnings, *router.problems(), *unprotected(rows)):
             log.warning("configuration: %s", problem)
         authenticator = Authenticator(
             config.gateway,
@@ -133,17 +155,39 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             store_path=str(config.database.path),
             agent_name=config.agent.name,
         )
+        workspace = Workspace(
+            config.home,
+            workspace_dir=config.agent.workspace_dir if config.workspace_is_set else None,
+            soul_path=None if config.agent.soul_path == Path() else config.agent.soul_path,
+        )
+        places = Places(
+            lambda context: config.home / "users" / context.user_id / "files",
+            roots=() if config.agent.restrict_to_workspace else (Path("/"),),
+            sealed=private_places(config, os.environ),
+            protected=workspace.protects,
+        )
+        tools = built_in_tools(places=places, workspace=workspace)
+        plugins = Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools])
+        toolbox = Toolbox(tools, permits=_permits, more=PluginTools(plugins).tools)
+        requests = RunRequests(
+            transcripts=transcripts,
+            router=router,
+            system_events=system_events,
+            toolbox=toolbox,
+            prompts=Prompts(workspace),
+            max_output_tokens=config.agent.max_output_tokens,
+        )
         async with (
             aclosing(router),
             Runs(
                 turns=turns,
                 sessions=sessions,
-                transcripts=transcripts,
+                requests=requests,
                 router=router,
                 broadcaster=broadcaster,
                 tasks=tasks,
-                system_events=system_events,
                 timeout_s=config.agent.timeout_s,
+                max_rounds=config.agent.max_rounds,
             ) as runs,
         ):
             commands = Commands(sessions=sessions, router=router, abort_session=runs.abort_session)
@@ -160,6 +204,15 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 PresenceMethods(presence, system_events),
                 HeartbeatMethods(heartbeats, system_events),
                 ModelMethods(router),
+                ProviderMethods(
+                    router,
+                    agent_name=config.agent.name,
+                    known=KNOWN_PROVIDERS,
+                    aliases=config.models.aliases,
+                    pools=config.pools,
+                    prompt_mode=lambda: workspace.mode,
+                    active_runs=lambda owner: len(runs.active(owner)),
+                ),
                 AgentMethods(config.agent.name),
                 SessionMethods(
                     sessions=sessions,
@@ -182,7 +235,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 DeviceMethods(devices, broadcaster),
                 ChannelMethods(),
                 SkillMethods(workspace_dir=config.agent.workspace_dir, managed_dir=config.home / "skills"),
-                ToolMethods(),
+                ToolMethods(toolbox.refresh),
                 NodeMethods(devices),
                 CronMethods(str(config.database.path)),
                 ExecApprovalMethods(config.home / "exec-approvals.json"),
@@ -201,7 +254,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
             tasks.start(_sweep(turns), name="sweep")
-            tasks.start(_warm_up(router), name="warm up")
+            tasks.start(_warm_up(router, toolbox), name="warm up")
             http = http_app(
                 runs=runs,
                 authenticator=authenticator,
@@ -209,6 +262,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 database=db,
                 connections=lambda: len(broadcaster),
                 limits=config.gateway.limits,
+                max_tokens=config.agent.max_output_tokens,
                 origins=config.gateway.origins,
                 accepting=lambda: not runs.closing,
             )
@@ -292,47 +346,38 @@ class Greeter:
         )
 
 
-def provider_rows(config: Config) -> Sequence[ProviderRow]:
-    """The configured providers as the router knows them."""
-    return [_provider_row(name, provider) for name, provider in config.enabled_providers.items()]
-
-
-def _provider_row(name: str, provider: ProviderConfig) -> ProviderRow:
-    """A vendor of the registry keeps its quirks, unless its name was given to another endpoint."""
-    known = known_provider(name)
-    row = known if known is not None and known.base_url == provider.base_url else ProviderRow(name=name)
-    return replace(
-        row,
-        api=provider.api,
-        base_url=provider.base_url,
-        api_key=provider.api_key,
-        priority=provider.priority,
-        models=tuple(_model_info(model) for model in provider.models) or row.models,
+def private_places(config: Config, env: Mapping[str, str]) -> Sequence[Path]:
+    """What no tool touches, whatever an admin's tools may reach: where the gateway keeps its state, its secrets and
+    those it asks providers with. ``/proc`` shows the environment of every process, with the keys that are in it."""
+    database, log_file = config.database.path, config.logging.file
+    try:
+        user_home = Path(env.get("HOME") or Path.home())
+    except RuntimeError:  # a container's user that nobody knows
+        user_home = config.home
+    named = (
+        env.get("GOOGLE_APPLICATION_CREDENTIALS"),
+        env.get("AWS_SHARED_CREDENTIALS_FILE"),
+        env.get("AWS_CONFIG_FILE"),
+        env.get("CLOUDSDK_CONFIG"),
+    )
+    return (
+        config.home,
+        Path("/proc"),
+        config.file_path,
+        *(database.with_name(database.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")),
+        *(log_file.with_name(log_file.name + suffix) for suffix in ("", *(f".{n}" for n in range(1, KEPT_FILES + 1)))),
+        *(provider.credentials_file for provider in config.providers.values() if provider.credentials_file != Path()),
+        user_home / ".aws",
+        user_home / ".config" / "gcloud",
+        *map(Path, filter(None, named)),
     )
 
 
-def _model_info(model: ModelConfig) -> ModelInfo:
-    price = model.price
-    return ModelInfo(
-        id=model.id,
-        name=model.name,
-        context_window=model.context_window,
-        max_output_tokens=model.max_output_tokens,
-        reasoning=model.reasoning,
-        input=model.input,
-        price=None
-        if price is None
-        else Price(
-            input=_micro(price.input),
-            output=_micro(price.output),
-            cache_read=_micro(price.cache_read),
-            cache_write=_micro(price.cache_write),
-        ),
-    )
-
-
-def _micro(dollars: float) -> int:
-    return round(dollars * 1_000_000)
+def _permits(context: ToolContext, tool: Tool) -> str | None:
+    """Why somebody may not use a tool; None if he may."""
+    if is_permitted(context.role, tool.permission):
+        return None
+    return f"{tool.name} is not for people with the role {context.role}: it needs the permission {tool.permission}"
 
 
 async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:
@@ -342,9 +387,10 @@ async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:
         broadcaster.publish("tick", TickEvent(ts=now_ms()), owner=None)
 
 
-async def _warm_up(router: Router) -> None:
+async def _warm_up(router: Router, toolbox: Toolbox) -> None:
     """Load what the first request to a model needs, so that it does not pay for it."""
     await asyncio.sleep(WARM_UP_AFTER_S)
+    await toolbox.refresh()
     await router.warm_up()
 
 

@@ -3,6 +3,9 @@
 A line of the file has the shape that OpenClaw's ``logs`` command and Control UI parse (OPENCLAW-V3 6.11), and names the
 connection, the person and the run it belongs to. Those come from a context that :func:`log_context` sets, or from the
 ``extra`` of the call; see Synapse's log contexts. Message contents are logged at ``DEBUG`` at most, and shortened.
+
+The level is that of the gateway's own packages. Libraries have no such rules: at ``DEBUG`` botocore writes down the
+credentials that it gets. They are heard from ``WARNING`` on, whatever the level.
 """
 
 import logging
@@ -29,8 +32,10 @@ CONTEXT_FIELDS = ("conn_id", "user_id", "run_id")
 _LEVEL_IDS = {"DEBUG": 2, "INFO": 3, "WARN": 4, "ERROR": 5, "FATAL": 6}
 _LEVEL_NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
-_QUIET = {"uvicorn": logging.WARNING, "asyncio": logging.WARNING, "websockets": logging.WARNING}
-"""Libraries that say at INFO what the gateway says itself, or what nobody asked."""
+_CONTROLS_IN_LINES = {code: shown for code, shown in _CONTROLS.items() if code != 0x0A}
+_OWN = ("skynet", "skynet_protocol", "skynet_agent", "skynet_users", "skynet_terminal", "skynet_memory")
+_LOUD = ("uvicorn", "asyncio", "websockets")
+"""Libraries that may have set a level of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,9 @@ class PlainFormatter(logging.Formatter):
         about = f" run={run_id}" if run_id else ""
         # A record is one line: what a client sent may not pass for another one.
         line = f"{time} {record.levelname.lower():7} {_subsystem(record.name)}: {record.getMessage()}{about}"
-        return line.translate(_CONTROLS) + _traceback(self, record)
+        # So is what an exception quotes: the lines of a traceback are all indented.
+        traceback = _traceback(self, record).translate(_CONTROLS_IN_LINES).replace("\n", "\n  ")
+        return line.translate(_CONTROLS) + traceback
 
 
 class PrivateRotatingFileHandler(logging.handlers.RotatingFileHandler):
@@ -148,10 +155,11 @@ def configure_logging(
     for handler in handlers:
         handler.addFilter(ContextFilter())
         root.addHandler(handler)
-    root.setLevel(level.upper())
+    for name in _OWN:
+        logging.getLogger(name).setLevel(level.upper())
+    for name in ("", *_LOUD):
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger(_OWN[0]).level))
     logging.captureWarnings(True)
-    for name, least in _QUIET.items():
-        logging.getLogger(name).setLevel(max(least, root.level))
 
 
 def _subsystem(logger_name: str) -> str:

@@ -190,5 +190,16 @@ async def m004_usage(tx: Transaction) -> None:
     await tx.execute("CREATE INDEX usage_time ON usage(owner, at_ms)")
 
 
-MIGRATIONS: Final = (m001_sessions, m002_transcripts, m003_runs, m004_usage)
+async def m005_cost_parts(tx: Transaction) -> None:
+    """What a call cost is told by its parts, too. Of older calls they are not known."""
+    for part in ("input", "output", "cache_read", "cache_write"):
+        await tx.execute(f"ALTER TABLE usage ADD COLUMN {part}_cost INTEGER")
+
+
+async def m006_estimates(tx: Transaction) -> None:
+    """Of some calls nobody tells what they used. Of older ones it is not known which."""
+    await tx.execute("ALTER TABLE usage ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0")
+
+
+MIGRATIONS: Final = (m001_sessions, m002_transcripts, m003_runs, m004_usage, m005_cost_parts, m006_estimates)
 COMPONENT: Final = Component("memory", MIGRATIONS)

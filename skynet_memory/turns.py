@@ -133,6 +133,40 @@ class TurnStore:
         )
         return None if row is None else _read_repeated(row)
 
+    async def add(
+        self,
+        *,
+        owner: UserId,
+        kind: str,
+        run_id: RunId,
+        entries: Sequence[NewEntry],
+        usage: Sequence[UsageRecord],
+        now_ms: int,
+    ) -> None:
+        """Add entries and usage of a run that goes on. Durable on return.
+
+        Raises:
+            RunNotOpen: not begun, or closed already; nothing was written.
+        """
+        chain = Chain(entries)
+        counters = _counters(usage)
+
+        def work(tx: Statements) -> None:
+            run = tx.fetchone(
+                "SELECT key, session_id FROM dedupe WHERE owner = ? AND kind = ? AND run_id = ? AND status = 'running'",
+                (owner, kind, run_id),
+            )
+            if run is None:
+                raise RunNotOpen(run_id)
+            key, session_id = run["key"], run["session_id"]
+            _insert_usage(tx, owner, key, session_id, run_id, usage)
+            tx.changed(topic(owner))
+            if _extend(tx, owner, key, session_id, chain, now_ms):
+                values = {**chain.session_values(), **counters, "owner": owner, "key": key, "session_id": session_id}
+                tx.execute(_GO_ON, {**values, "now_ms": now_ms})
+
+        await self._db.write(work)
+
     async def finish(
         self,
         *,
@@ -157,10 +191,6 @@ class TurnStore:
             SessionNotFound: the session was deleted meanwhile; the run is closed and its usage kept all the same.
         """
         chain = Chain(entries)
-        usage_values = [
-            (u.provider, u.model, u.input, u.output, u.cache_read, u.cache_write, u.cost_microusd, u.at_ms)
-            for u in usage
-        ]
         values = {
             **chain.session_values(),
             **_counters(usage),
@@ -175,11 +205,7 @@ class TurnStore:
         def work(tx: Statements) -> Row | SessionKey:
             run = _close(tx, owner, kind, run_id, status, response, now_ms)
             key, session_id = run["key"], run["session_id"]
-            tx.executemany(
-                "INSERT INTO usage (owner, key, session_id, run_id, provider, model, input, output, cache_read,"
-                " cache_write, cost_microusd, at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(owner, key, session_id, run_id, *values) for values in usage_values],
-            )
+            _insert_usage(tx, owner, key, session_id, run_id, usage)
             tx.changed(topic(owner))
             if not _extend(tx, owner, key, session_id, chain, now_ms):
                 session = tx.fetchone("SELECT * FROM sessions WHERE owner = ? AND key = ?", (owner, key))
@@ -260,6 +286,19 @@ _FINISH: Final = """
     RETURNING *
 """
 
+_GO_ON: Final = """
+    UPDATE sessions SET leaf_entry = coalesce(:leaf, leaf_entry),
+        title = iif(title = '', :title, title),
+        last_message = iif(:last_message = '', last_message, :last_message),
+        input_tokens = input_tokens + :input,
+        output_tokens = output_tokens + :output,
+        cache_read = cache_read + :cache_read,
+        cache_write = cache_write + :cache_write,
+        total_tokens = coalesce(:total, total_tokens),
+        updated_at_ms = max(:now_ms, updated_at_ms + 1)
+    WHERE owner = :owner AND key = :key AND session_id = :session_id
+"""
+
 _INTERRUPT: Final = """
     UPDATE sessions SET leaf_entry = coalesce(:leaf, leaf_entry), aborted_last_run = 1,
         updated_at_ms = max(:now_ms, updated_at_ms + 1)
@@ -309,6 +348,40 @@ def _extend(tx: Statements, owner: UserId, key: SessionKey, session_id: SessionI
             (chain.ids[-1], owner, session_id),
         )
     return False
+
+
+def _insert_usage(
+    tx: Statements,
+    owner: UserId,
+    key: SessionKey,
+    session_id: SessionId,
+    run_id: RunId,
+    usage: Sequence[UsageRecord],
+) -> None:
+    tx.executemany(
+        "INSERT INTO usage (owner, key, session_id, run_id, provider, model, input, output, cache_read,"
+        " cache_write, cost_microusd, at_ms, estimated, input_cost, output_cost, cache_read_cost, cache_write_cost)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                owner,
+                key,
+                session_id,
+                run_id,
+                record.provider,
+                record.model,
+                record.input,
+                record.output,
+                record.cache_read,
+                record.cache_write,
+                record.cost_microusd,
+                record.at_ms,
+                record.estimated,
+                *(record.cost_parts or (None,) * 4),
+            )
+            for record in usage
+        ],
+    )
 
 
 def _counters(usage: Sequence[UsageRecord]) -> dict[str, int | None]:

@@ -16,7 +16,11 @@ class UsageRecord:
     cache_read: int = 0
     cache_write: int = 0
     cost_microusd: int | None
+    cost_parts: tuple[int, int, int, int] | None = None
+    """Of input, output, cache read and cache write, in micro-dollars."""
     at_ms: int
+    estimated: bool = False
+    """The provider told nothing, or the answer was not whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,19 @@ class UsageTotals:
     """Of the calls whose price is known."""
     calls: int
     unpriced_calls: int
+    estimated_calls: int = 0
+    cost_parts: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Of input, output, cache read and cache write, where they are known: since version 0.2."""
+
+    @property
+    def prompt(self) -> int:
+        """Input tokens, those of the cache included."""
+        return self.input + self.cache_read + self.cache_write
+
+    @property
+    def cache_share(self) -> float:
+        """The part of the input tokens that a provider's cache had, from 0 to 1."""
+        return self.cache_read / self.prompt if self.prompt else 0.0
 
     @property
     def total(self) -> int:
@@ -46,7 +63,9 @@ _SUMS = (
     "coalesce(sum(input), 0) AS input, coalesce(sum(output), 0) AS output,"
     " coalesce(sum(cache_read), 0) AS cache_read, coalesce(sum(cache_write), 0) AS cache_write,"
     " coalesce(sum(cost_microusd), 0) AS cost_microusd, count(*) AS calls,"
-    " count(*) - count(cost_microusd) AS unpriced_calls"
+    " count(*) - count(cost_microusd) AS unpriced_calls, coalesce(sum(estimated), 0) AS estimated_calls,"
+    " coalesce(sum(input_cost), 0) AS input_cost, coalesce(sum(output_cost), 0) AS output_cost,"
+    " coalesce(sum(cache_read_cost), 0) AS cache_read_cost, coalesce(sum(cache_write_cost), 0) AS cache_write_cost"
 )
 _WHERE = "owner = :owner AND at_ms >= :since_ms AND at_ms < :until_ms AND (:key IS NULL OR key = :key)"
 
@@ -103,4 +122,6 @@ def _read_totals(row: Row) -> UsageTotals:
         cost_microusd=row["cost_microusd"],
         calls=row["calls"],
         unpriced_calls=row["unpriced_calls"],
+        estimated_calls=row["estimated_calls"],
+        cost_parts=(row["input_cost"], row["output_cost"], row["cache_read_cost"], row["cache_write_cost"]),
     )

@@ -76,8 +76,17 @@ class AgentUsage(Result):
     cache_write: int | UnsetType = UNSET
 
 
+class AgentAttempt(Result):
+    """A model that was asked and failed, and why; Skynet's own."""
+
+    provider: str
+    model: str
+    error: str
+
+
 class AgentRunMeta(Result):
-    """Which session and model answered; ``last_call_usage`` is of the last model call of several."""
+    """Which session and model answered, and which failed before; ``last_call_usage`` is of the last model call of
+    several."""
 
     session_id: str
     provider: str
@@ -85,6 +94,7 @@ class AgentRunMeta(Result):
     usage: AgentUsage | UnsetType = UNSET
     last_call_usage: AgentUsage | UnsetType = UNSET
     prompt_tokens: int | UnsetType = UNSET
+    tried: Sequence[AgentAttempt] | UnsetType = UNSET
 
 
 class AgentToolCall(Result):

@@ -120,6 +120,11 @@ _SPECS: tuple[MethodSpec, ...] = (
     MethodSpec("chat.send", Scope.WRITE),
     # Skynet's own
     MethodSpec("ping", None),
+    MethodSpec("agent.status", Scope.READ),
+    MethodSpec("agent.model", Scope.READ),
+    MethodSpec("providers.list", Scope.READ),
+    MethodSpec("providers.test", Scope.ADMIN),
+    MethodSpec("providers.models", Scope.ADMIN),
     # OpenClaw's that its hello-ok does not name
     MethodSpec("connect", Scope.ADMIN, listed=False),
     MethodSpec("poll", Scope.WRITE, listed=False),

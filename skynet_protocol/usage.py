@@ -40,7 +40,7 @@ class UsageCostParams(LenientParams, frozen=True):
     utc_offset: object = UNSET
 
 
-class UsageTotals(Result):
+class UsageTotals(Result, kw_only=True):
     """Tokens, and costs in US dollars. ``missing_cost_entries``: calls whose price is not known, counted as 0."""
 
     input: NonNegativeInt
@@ -54,9 +54,13 @@ class UsageTotals(Result):
     cache_read_cost: float
     cache_write_cost: float
     missing_cost_entries: NonNegativeInt
+    cache_share: float | UnsetType = UNSET
+    """The part of the input tokens that providers' caches had, from 0 to 1; Skynet's own."""
+    estimated_entries: NonNegativeInt | UnsetType = UNSET
+    """Calls of which the provider did not tell what they used; Skynet's own."""
 
 
-class UsageDay(UsageTotals):
+class UsageDay(UsageTotals, kw_only=True):
     """``date`` is ``YYYY-MM-DD`` in the time zone that was asked for."""
 
     date: str

@@ -17,6 +17,8 @@ class Caller:
     """Scopes granted to this connection or request: the requested ones, cut to what the person's role allows."""
     correlation_id: str
     """Goes through every log line and every internal error of this request."""
+    display_name: str = ""
+    """The person's name, for people and the prompt."""
     gateway_role: Literal["operator", "node"] = "operator"
     conn_id: ConnId | None = None
     """None for HTTP requests and jobs."""

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from skynet.cli.answer import AnswerPrinter, final_text
 from skynet.cli.client import GatewayClient, open_client
 from skynet.cli.errors import CliError, Exit
+from skynet.cli.models import choose_model
 from skynet.cli.output import is_terminal, print_json, printable, write
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 
@@ -33,7 +34,7 @@ async def agent(
         raise CliError("the message is empty", exit_code=Exit.USAGE, code="empty_message")
     async with open_client(find_target(options)) as client:
         if model:
-            await client.request("sessions.patch", {"key": session, "model": model})
+            await choose_model(client, session, model)
         return await _ask(client, text, session, as_json=options.json)
 
 

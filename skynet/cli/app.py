@@ -29,6 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Say whether the configuration can be used, and what is wrong with it.",
     ),
     "config show": ("skynet.cli.config:show", "Print the configuration as it is used."),
+    "providers list": ("skynet.cli.providers:list_providers", "List the providers of models: in use, and known."),
+    "providers test": ("skynet.cli.providers:test", "Ask providers for a few tokens each."),
+    "providers login": ("skynet.cli.providers_login:login", "Log in to a provider that gives no keys."),
+    "models list": ("skynet.cli.models:list_models", "List the models there are."),
     "devices list": ("skynet.cli.devices:list_devices", "List the devices that ask to be paired, then those that are."),
     "devices approve": ("skynet.cli.devices:approve", "Let a device in that asks for it."),
     "devices reject": ("skynet.cli.devices:reject", "Refuse a device that asks to be let in."),
@@ -40,6 +44,8 @@ GROUPS: dict[str, str] = {
     "gateway": "Run the gateway.",
     "sessions": "Conversations that the gateway keeps.",
     "config": "The configuration.",
+    "providers": "Who runs the models.",
+    "models": "The models that answer.",
     "devices": "Clients that are paired with the gateway, or ask to be.",
 }
 

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from skynet.cli.answer import AnswerPrinter
 from skynet.cli.client import Event, GatewayClient, GatewayUnreachable, open_client
 from skynet.cli.errors import CliError, Exit
+from skynet.cli.models import choose_model
 from skynet.cli.output import print_fields, print_notice, print_table, write
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet.cli.transcript import message_text, print_messages
@@ -126,7 +127,7 @@ class Conversation:
 
     async def _model(self, name: str) -> None:
         if name:
-            result = await self._client.request("sessions.patch", {"key": self._session, "model": name})
+            result = await choose_model(self._client, self._session, name)
             print_notice(f"model: {_model_name(result.get('resolved') or {}) or name}")
             return
         models = (await self._client.request("models.list"))["models"]

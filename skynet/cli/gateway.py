@@ -10,7 +10,6 @@ from pathlib import Path
 from skynet.cli import RunOptions
 from skynet.cli.errors import CliError, Exit
 from skynet.config import (
-    PROVIDER_REGISTRY,
     TOKEN_FILE_NAME,
     Config,
     ConfigError,
@@ -87,11 +86,10 @@ def ready_text(config: Config, url: str, *, is_new_token: bool) -> str:
     if config.enabled_providers:
         lines.append(f"Model: {config.default_model or 'whichever a request names'}")
     else:
-        variables = ", ".join(row.key_variable for row in PROVIDER_REGISTRY)
         lines += [
             "No model is configured: the built-in offline assistant answers.",
-            f"  To change that, set one of {variables}, or write {config.file_path}",
-            "  (skynet.example.toml explains every setting), then start again.",
+            f"  To change that, set a provider's key (OPENAI_API_KEY and many others), or write {config.file_path}",
+            "  (docs/providers.md names every provider, skynet.example.toml every setting), then start again.",
         ]
     lines.append('Try: skynet agent -m "hello"     or: skynet chat')
     return "\n".join(lines)

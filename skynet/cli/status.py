@@ -9,17 +9,27 @@ from skynet.cli.output import ago, print_fields, print_json, print_table
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet_memory.ids import now_ms
 
+USAGE_DAYS = 30
+
 
 async def status(*, options: Options = NO_OPTIONS) -> None:
     """Show whether the gateway runs, which model answers, and the latest conversations."""
     async with open_client(find_target(options)) as client:
         health = await client.request("health")
         state = await client.request("status")
+        agent = await client.request("agent.status")
+        usage = await client.request("usage.cost", {"days": USAGE_DAYS})
         hello = client.hello
         snapshot = hello.get("snapshot") or {}
         if options.json:
             facts = {"url": client.target.url, "server": hello["server"], "uptimeMs": snapshot.get("uptimeMs")}
-            facts |= {"authMode": snapshot.get("authMode"), "health": health, "status": state}
+            facts |= {
+                "authMode": snapshot.get("authMode"),
+                "health": health,
+                "status": state,
+                "agent": agent,
+                "usage": usage["totals"],
+            }
             print_json(facts)
             return
     sessions = state.get("sessions") or {}
@@ -29,13 +39,29 @@ async def status(*, options: Options = NO_OPTIONS) -> None:
             ("version", str(hello["server"].get("version", ""))),
             ("up", _duration(snapshot.get("uptimeMs"))),
             ("auth", str(snapshot.get("authMode") or "")),
-            ("model", str((sessions.get("defaults") or {}).get("model") or "")),
+            ("model", str(agent["model"])),
+            ("prompt", str(agent["prompt"])),
+            ("providers", _providers(agent["providers"])),
             ("state", str(snapshot.get("stateDir") or "")),
             ("channels", ", ".join(map(str, state.get("channelSummary") or ()))),
             ("sessions", str(sessions.get("count", ""))),
+            (f"last {USAGE_DAYS} days", _usage(usage["totals"])),
         ]
     )
     print_table(("session", "model", "tokens", "last"), [_row(row) for row in sessions.get("recent") or ()])
+
+
+def _providers(providers: list[dict[str, Any]]) -> str:
+    """How many there are, and which of them are in trouble."""
+    ailing = [str(provider["name"]) for provider in providers if not provider["healthy"]]
+    return f"{len(providers)}" + (f", failing: {', '.join(ailing)}" if ailing else "")
+
+
+def _usage(totals: dict[str, Any]) -> str:
+    """What the person used: tokens, how much of the input the providers' caches had, dollars."""
+    words = f"{totals['totalTokens']} tokens, {totals.get('cacheShare', 0):.0%} of the input cached"
+    missing = totals["missingCostEntries"]
+    return f"{words}, ${totals['totalCost']:.2f}" + (f" (+ {missing} calls of unknown price)" if missing else "")
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -12,8 +12,8 @@ from skynet.config.loopback import is_loopback
 from skynet.config.problems import ConfigError, Problem, ProblemKind
 from skynet.config.schema import (
     BUILT_IN_PROVIDER,
+    CREDENTIALS_DIRECTORY,
     PLACEHOLDER_TOKEN,
-    PROVIDER_REGISTRY,
     AgentConfig,
     AuthConfig,
     Config,
@@ -25,15 +25,15 @@ from skynet.config.schema import (
     ModelsConfig,
     PriceConfig,
     ProviderConfig,
-    RegistryRow,
+    RouterConfig,
     config_to_public,
 )
 from skynet.config.token import TOKEN_FILE_NAME, ensure_gateway_token, ensure_home, stored_gateway_token
 
 __all__ = [
     "BUILT_IN_PROVIDER",
+    "CREDENTIALS_DIRECTORY",
     "PLACEHOLDER_TOKEN",
-    "PROVIDER_REGISTRY",
     "TOKEN_FILE_NAME",
     "AgentConfig",
     "AuthConfig",
@@ -49,7 +49,7 @@ __all__ = [
     "Problem",
     "ProblemKind",
     "ProviderConfig",
-    "RegistryRow",
+    "RouterConfig",
     "config_to_public",
     "ensure_gateway_token",
     "ensure_home",

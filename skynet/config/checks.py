@@ -1,5 +1,4 @@
-"""What the schema alone cannot say: providers are complete, names refer to something, and nobody is let in by
-accident."""
+"""What the schema alone cannot say: names refer to something, and nobody is let in by accident."""
 
 from __future__ import annotations
 
@@ -7,67 +6,23 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from skynet.config.environment import table_at
+from skynet.config.known_providers import is_base_url
 from skynet.config.loopback import is_loopback
-from skynet.config.problems import KeyPath, ProblemKind, Report, quoted
+from skynet.config.problems import KeyPath, ProblemKind, Report, quoted, suggestion
 from skynet.config.references import ModelNames
-from skynet.config.schema import (
-    BUILT_IN_PROVIDER,
-    PLACEHOLDER_TOKEN,
-    PROVIDER_REGISTRY,
-    Config,
-    GatewayConfig,
-    ProviderConfig,
-    RegistryRow,
-)
+from skynet.config.schema import BUILT_IN_PROVIDER, PLACEHOLDER_TOKEN, Config, GatewayConfig, ProviderConfig
 from skynet.config.token import stored_gateway_token
-from skynet_memory.secrets import Secret
+from skynet_agent.registry import REGISTRY, known_provider
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _MODEL_NAME = re.compile(r"[^/\s\x00-\x1f\x7f]{1,128}")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+_SELF_ADDRESSED = ("bedrock", "vertex")
+"""Wire APIs whose address follows from region and project."""
 _BASE_URL = "an http:// or https:// address without user, password, query and fragment"
-
-
-def complete_providers(config: Config, tree: Mapping[str, Any], env: Mapping[str, str], report: Report) -> Config:
-    """Add what the registry and the environment know, and switch off the providers whose key is missing."""
-    providers = dict(config.providers)
-    for row in PROVIDER_REGISTRY:
-        provider = _from_registry(row, providers.get(row.name), table_at(tree, "providers", row.name), env, report)
-        if provider is not None:
-            providers[row.name] = provider
-    for name, provider in providers.items():
-        if name in report.keyless and provider.enabled:
-            providers[name] = msgspec.structs.replace(provider, enabled=False)
-            where = report.where(("providers", name, "api_key"))
-            variable = report.keyless[name]
-            report.warnings.append(f"{where}: provider {name} is off: the environment variable {variable} is not set")
-    return msgspec.structs.replace(config, providers=providers)
-
-
-def _from_registry(
-    row: RegistryRow,
-    configured: ProviderConfig | None,
-    given: Mapping[str, Any] | None,
-    env: Mapping[str, str],
-    report: Report,
-) -> ProviderConfig | None:
-    """A provider of the registry as configured (``given``: the keys in the file), or from its variable alone."""
-    key = Secret(env.get(row.key_variable, ""))
-    if configured is None or given is None:
-        if not key or given is not None:
-            return None
-        return ProviderConfig(api=row.api, base_url=row.base_url, api_key=key, models=row.models)
-    if configured.base_url:
-        return configured  # the vendor's key is never sent to another address
-    configured = msgspec.structs.replace(configured, base_url=row.base_url, models=configured.models or row.models)
-    if "api_key" in given:
-        return configured
-    if not key:
-        report.keyless[row.name] = row.key_variable
-    return msgspec.structs.replace(configured, api_key=key)
 
 
 def check_gateway(gateway: GatewayConfig, report: Report) -> None:
@@ -148,12 +103,18 @@ def _check_provider(name: str, provider: ProviderConfig, report: Report) -> None
         report.bad_value(path, quoted(name), "a name of at most 64 characters from a-z, 0-9, _ . and -")
     url_path: KeyPath = (*path, "base_url")
     if not provider.base_url:
-        if not report.has_problem(url_path):
-            registry = ", ".join(row.name for row in PROVIDER_REGISTRY)
-            message = f"is required, since {name} is not a name of the registry ({registry})"
+        is_known = known_provider(name) is not None
+        if not (is_known or provider.api in _SELF_ADDRESSED or report.has_problem(url_path)):
+            near = suggestion(name, [known.name for known in REGISTRY])
+            message = f"is required, since no provider is known by the name {name}{near}"
             report.add(ProblemKind.MISSING_VALUE, message, path=url_path, allowed=_BASE_URL)
-    elif not _is_base_url(provider.base_url):
+    elif not is_base_url(provider.base_url):
         report.bad_value(url_path, "***" if "@" in provider.base_url else quoted(provider.base_url), _BASE_URL)
+    for header, value in provider.headers.items():
+        if not _HEADER_NAME.fullmatch(header):
+            report.bad_value((*path, "headers"), quoted(header), "names of letters, digits and -")
+        elif not _HEADER_VALUE.fullmatch(value.reveal()):
+            report.bad_value((*path, "headers", header), "***", "printable ASCII without spaces around it")
     seen: set[str] = set()
     for index, model in enumerate(provider.models):
         if model.id in seen:
@@ -186,15 +147,3 @@ def _is_network(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_base_url(url: str) -> bool:
-    from urllib.parse import urlsplit  # only with a provider
-
-    try:
-        parts = urlsplit(url)
-        port_is_right = parts.port is None or parts.port > 0
-    except ValueError:
-        return False
-    plain = not (parts.query or parts.fragment or "@" in parts.netloc or re.search(r"\s", url))
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_right and plain

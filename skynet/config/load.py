@@ -13,8 +13,9 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from skynet.config.checks import check_gateway, check_models, complete_providers
+from skynet.config.checks import check_gateway, check_models
 from skynet.config.environment import ENV_PREFIX, RESERVED_VARIABLES, EnvTarget, env_target
+from skynet.config.known_providers import complete_providers
 from skynet.config.problems import (
     CONTROL,
     ConfigError,
@@ -133,6 +134,9 @@ class _Loader:
             message, line = _toml_problem(str(exc), text)
             where = f"{self._file}:{line}"
             self._report.add(ProblemKind.BAD_TOML, f"is not valid TOML: {message}", where=where)
+            return {}
+        except ValueError as exc:  # a number of thousands of digits
+            self._report.add(ProblemKind.BAD_TOML, f"is not valid TOML: {exc}", where=f"{self._file}:1")
             return {}
         except RecursionError:
             self._report.add(ProblemKind.BAD_TOML, "is nested too deeply", where=f"{self._file}:1")
@@ -279,7 +283,7 @@ class _Loader:
         if not unset:
             return result
         if path[0] == "providers" and path[2:] == ("api_key",) and _VARIABLE_NAME.fullmatch(unset[0]):
-            self._report.keyless[str(path[1])] = unset[0]
+            self._report.missing[str(path[1])] = f"the environment variable {unset[0]} is not set"
             return ""
         self._report.add(
             ProblemKind.UNSET_VARIABLE,
@@ -295,13 +299,14 @@ def _with_paths(config: Config) -> Config:
     """Empty paths replaced by their places under the state directory."""
     replace = msgspec.structs.replace
     agent, database, logging = config.agent, config.database, config.logging
-    if agent.workspace_dir == Path():
+    is_set = agent.workspace_dir != Path()
+    if not is_set:
         agent = replace(agent, workspace_dir=config.home / "workspace")
     if database.path == Path():
         database = replace(database, path=config.home / "skynet.db")
     if logging.file == Path():
         logging = replace(logging, file=config.home / "logs" / "skynet.log")
-    return replace(config, agent=agent, database=database, logging=logging)
+    return replace(config, agent=agent, database=database, logging=logging, workspace_is_set=is_set)
 
 
 def _absolute(path: str, env: Mapping[str, str], base: Path) -> Path:

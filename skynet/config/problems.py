@@ -7,7 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -66,10 +67,7 @@ class ConfigError(Exception):
         super().__init__("\n".join([head, *(f"  {problem}" for problem in self.problems)]))
 
 
-_NOT_YET = {
-    "gateway.auth.mode": ("trusted-proxy", "tailscale"),
-    "providers.*.api": ("anthropic-messages", "openai-responses", "ollama", "bedrock", "vertex"),
-}
+_NOT_YET = {"gateway.auth.mode": ("trusted-proxy", "tailscale")}
 
 
 class Report:
@@ -88,8 +86,8 @@ class Report:
         """The source of the values that do not come from the file."""
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
-        self.keyless: dict[str, str] = {}
-        """Provider → the variable that should hold its key and is not set."""
+        self.missing: dict[str, str] = {}
+        """Provider → why it is off: a variable that should hold its key or address does not."""
 
     def add(
         self, kind: ProblemKind, message: str, *, path: KeyPath = (), where: str = "", seen: str = "", allowed: str = ""
@@ -108,8 +106,7 @@ class Report:
 
     def bad_value(self, path: KeyPath, seen: str, allowed: str, *, where: str = "") -> None:
         """Note that ``seen`` stands where only ``allowed`` may."""
-        general = f"providers.*.{path[-1]}" if path[0] == "providers" else dotted(path)
-        is_planned = seen.strip('"') in _NOT_YET.get(general, ())
+        is_planned = seen.strip('"') in _NOT_YET.get(dotted(path), ())
         message = f"{seen} is {'not available in this version' if is_planned else 'not allowed'}"
         self.add(ProblemKind.BAD_VALUE, message, path=path, where=where, seen=seen, allowed=allowed)
 
@@ -164,6 +161,8 @@ def quoted(text: str) -> str:
 
 def allowed_values(kind: Any) -> str:
     """A type and its limits in words."""
+    if get_origin(kind) in (Union, UnionType):  # or nothing at all
+        return allowed_values(next(item for item in get_args(kind) if item is not type(None)))
     limits = next((item for item in get_args(kind) if isinstance(item, msgspec.Meta)), msgspec.Meta())
     plain = plain_type(kind)
     if get_origin(plain) is Literal:

@@ -5,31 +5,36 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from skynet.config.problems import quoted, suggestion
-from skynet.config.schema import BUILT_IN_PROVIDER, PROVIDER_REGISTRY, Config
+from skynet.config.schema import BUILT_IN_PROVIDER, Config
+from skynet_agent.registry import REGISTRY, known_provider
 
 
 class ModelNames:
-    """What ``provider/model``, an alias or a pool may be, to check references against."""
+    """What ``provider/model``, an alias, a model's id or a pool may be, to check references against."""
 
     def __init__(self, config: Config, providers_in_file: Collection[str]) -> None:
         self._aliases = config.models.aliases
         self._pools = config.pools
         # a provider that could not be read still exists; its own problem is reported already
         self._models: dict[str, frozenset[str] | None] = dict.fromkeys(providers_in_file)
-        self._models |= dict.fromkeys((row.name for row in PROVIDER_REGISTRY), None)
+        self._models |= dict.fromkeys((known.name for known in REGISTRY), None)
         self._models[BUILT_IN_PROVIDER] = None
-        registry = {row.name: row.models for row in PROVIDER_REGISTRY}
         for name, provider in config.providers.items():
-            if provider.models and provider.models != registry.get(name):
+            takes_others = provider.unlisted_models
+            if takes_others is None:
+                takes_others = known_provider(name) is not None
+            if provider.models and not takes_others:
                 self._models[name] = frozenset(model.id for model in provider.models)
+        self._ids = {model.id for provider in config.providers.values() for model in provider.models}
+        self._ids.update(model for known in REGISTRY for model in known.models)
 
     def problem(self, name: str, *, pools: bool) -> str:
         """What is wrong with this reference, or ""."""
-        if name in self._aliases or (pools and name in self._pools):
+        if name in self._aliases or (pools and name in self._pools) or name in self._ids:
             return ""
         provider, slash, model = name.partition("/")
         if not slash:
-            return "a pool cannot be named here" if name in self._pools else "no alias has this name"
+            return "a pool cannot be named here" if name in self._pools else "no alias and no model has this name"
         if provider not in self._models:
             return f"there is no provider {quoted(provider)}{suggestion(provider, self._models)}"
         models = self._models[provider]

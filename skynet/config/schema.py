@@ -13,12 +13,16 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 import msgspec
 from msgspec import Meta
 
-from skynet_agent.providers import KNOWN_PROVIDERS, ModelInfo, Price, ProviderRow
+from skynet_agent.providers import ThinkingField
+from skynet_agent.requests import ThinkingLevel
 from skynet_memory.secrets import Secret
 
 DEFAULT_FILE_NAME = "skynet.toml"
 PLACEHOLDER_TOKEN = "change-me"  # noqa: S105
 """The token that examples carry; it never protects anything beyond loopback (SK-012)."""
+
+CREDENTIALS_DIRECTORY = "credentials"
+"""Under the state directory: what logging in to a provider left behind, one file each."""
 
 BUILT_IN_PROVIDER = "offline"
 """The provider that is always there, needs no network and cannot be configured."""
@@ -28,6 +32,7 @@ FrameBytes = Annotated[int, Meta(ge=1024, le=1024 * 1024 * 1024)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 UsdPerMillion = Annotated[float, Meta(ge=0, le=1_000_000)]
+WireApi = Literal["openai-completions", "openai-responses", "anthropic-messages", "ollama", "bedrock", "vertex"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,23 +117,55 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     """The name clients show for the assistant. Default ``Assistant``."""
 
     model: str = ""
-    """The model that answers unless a session chose another: ``provider/model``, an alias or a pool. Default empty: the
-    first model of the provider with the highest priority. Without any provider the offline assistant answers."""
+    """The model that answers unless a session chose another: ``provider/model``, an alias, a pool or a model's
+    id. Default empty: the first model of the provider with the highest priority. Without any provider the offline
+    assistant answers."""
 
     workspace_dir: Path = Path()
-    """Directory of the assistant's own files, as clients are told; this version keeps none there. Default empty:
-    ``workspace`` under the state directory."""
+    """Directory of the ``*.md`` files that the assistant is made of: its prompt. Default empty: the file of
+    ``soul_path``, else the state directory if it has a ``SOUL.md``, else a built-in prompt."""
+
+    soul_path: Path = Path()
+    """The one file that says who the assistant is, for those who keep no directory of such files. Default empty."""
 
     timeout_s: Annotated[float, Meta(gt=0, le=604_800)] = 600.0
     """Seconds after which a run is stopped, unless the request says otherwise. Default 600."""
+
+    max_rounds: Annotated[int, Meta(ge=1, le=100)] = 25
+    """How often the model is asked in one turn at most: each time it has used tools it is asked again. Default 25."""
+
+    max_output_tokens: Tokens | None = None
+    """Most tokens of one answer, unless the request says otherwise; never more than the model can write. Default: the
+    model's own limit."""
+
+    restrict_to_workspace: bool = True
+    """Whether file tools reach only each person's own folder. If false, admins also reach other files of the machine,
+    by their absolute path, but none that hold the gateway's own state or secrets. Default true."""
 
 
 class ModelsConfig(Section, frozen=True, kw_only=True):
     """``[models]``: names for models."""
 
     aliases: dict[str, str] = msgspec.field(default_factory=dict)
-    """Short names: ``fast = "lab/m-1"``. A value is ``provider/model`` or another alias. Default
-    none."""
+    """Short names: ``fast = "lab/m-1"``. A value is ``provider/model``, another alias, or the id alone of a model that
+    several providers offer. Default none."""
+
+
+class RouterConfig(Section, frozen=True, kw_only=True):
+    """``[router]``: how hard a model is tried, and what comes next when it fails."""
+
+    retries: Annotated[int, Meta(ge=0, le=10)] = 2
+    """How often a model that failed for the moment is asked again before the next one. Default 2."""
+
+    breaker_failures: Annotated[int, Meta(ge=1, le=1000)] = 5
+    """Failures in a row after which a provider is left alone for a while. Default 5."""
+
+    breaker_cooldown_s: Seconds = 30.0
+    """Seconds for which it is left alone; then one request tries it. Default 30."""
+
+    cheapest: bool = False
+    """Whether a model that several providers offer is asked of the cheapest first, instead of by priority. One that is
+    named with its provider is asked there. Default false."""
 
 
 class PriceConfig(Section, frozen=True, kw_only=True):
@@ -141,61 +178,129 @@ class PriceConfig(Section, frozen=True, kw_only=True):
     output: UsdPerMillion
     """Dollars per million output tokens. Required where a price is given."""
 
-    cache_read: UsdPerMillion = 0.0
-    """Dollars per million input tokens read from the provider's cache. Default 0."""
+    cache_read: UsdPerMillion | None = None
+    """Dollars per million input tokens read from the provider's cache. Default: as input."""
 
-    cache_write: UsdPerMillion = 0.0
-    """Dollars per million input tokens written to the provider's cache. Default 0."""
+    cache_write: UsdPerMillion | None = None
+    """Dollars per million input tokens written to the provider's cache. Default: as input."""
 
 
 class ModelConfig(Section, frozen=True, kw_only=True):
-    """One entry of ``providers.<name>.models``: what the gateway must know of a model."""
+    """One entry of ``providers.<name>.models``. What it does not say is taken from the catalogue, which knows the
+    models of the registry's providers."""
 
     id: Annotated[str, Meta(min_length=1, max_length=256)]
     """The model's id as the provider's endpoint wants it. Required."""
 
     name: str = ""
-    """The name people see. Default empty: the id."""
+    """The name people see. Default empty: as the catalogue calls it, else the id."""
 
-    context_window: Tokens = 128_000
-    """Tokens of input and output the model can hold. Default 128000."""
+    context_window: Tokens | None = None
+    """Tokens of input and output the model can hold. Default: as the catalogue says, else unknown."""
 
     max_output_tokens: Tokens | None = None
-    """Most tokens the model may write in one answer; a request may ask for fewer. Default unknown: the provider
-    decides."""
+    """Most tokens the model may write in one answer, told to the provider with every request; a request may ask for
+    fewer. Default: the provider decides."""
 
-    reasoning: bool = False
-    """Whether the model thinks before it answers. Default false."""
+    reasoning: bool | None = None
+    """Whether the model thinks before it answers. Default: as the catalogue says, else false."""
 
-    input: tuple[Literal["text", "image"], ...] = ("text",)
-    """What the model can read. Default ``["text"]``."""
+    thinking_form: Literal["budget", "effort"] | None = None
+    """How a model that thinks is told how much, where its API knows both: a number of tokens, or a word. Default: as
+    the catalogue says, else ``budget``."""
+
+    thinking_levels: tuple[ThinkingLevel, ...] | None = None
+    """The levels of thinking it knows, ``off`` only if it can do without; others become the nearest. Default: as the
+    catalogue says, else as the provider's."""
+
+    tools: bool | None = None
+    """Whether the model can call tools; one that cannot is refused requests that have some. Default: as the catalogue
+    says, else true."""
+
+    input: tuple[Literal["text", "image"], ...] | None = None
+    """What the model can read. Default: as the catalogue says, else ``["text"]``."""
 
     price: PriceConfig | None = None
-    """What the model costs. Default unknown."""
+    """What the model costs. Default: as the catalogue says at the vendor's own address, else unknown."""
 
 
 class ProviderConfig(Section, frozen=True, kw_only=True):
     """``[providers.<name>]``: an endpoint that runs models. A name of the registry (``openai``) needs only a key."""
 
-    api: Literal["openai-completions"] = "openai-completions"
-    """The wire API the endpoint speaks. Default ``openai-completions``, the only one in this version."""
+    api: WireApi = "openai-completions"
+    """The wire API the endpoint speaks. Default ``openai-completions``, for a name of the registry its own."""
 
     base_url: Annotated[str, Meta(max_length=2048)] = ""
-    """The endpoint, up to and without ``/chat/completions``: ``http://127.0.0.1:8000/v1``. Required unless the registry
-    knows the name. Default empty."""
+    """The endpoint, up to and without ``/chat/completions``, ``/responses``, ``/v1/messages`` or ``/api/chat``:
+    ``http://127.0.0.1:8000/v1``. Required unless the registry knows the name or the API is ``bedrock`` or ``vertex``.
+    Default empty."""
 
     api_key: Secret = Secret("")
     """The endpoint's key. ``"${NAME}"`` takes it from the environment; when that variable is not set the provider is
-    off and a warning says so. Default empty: none is sent."""
+    off and a warning says so. Default empty: the registry's variable at the vendor's own address, else none is sent."""
 
     enabled: bool = True
     """Whether the provider is used. Default true."""
 
     priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
-    """The highest is asked first; the others when it fails. Default 0."""
+    """The highest is asked first; the others when it fails. Default 0; vendors of the registry are below it, in the
+    order of docs/providers.md."""
 
     models: tuple[ModelConfig, ...] = ()
-    """The models this provider offers. Default none: those the registry knows, or any id that is asked for."""
+    """The models this provider offers. Default none: those the registry names, or any id that is asked for."""
+
+    unlisted_models: bool | None = None
+    """Whether models that are not listed may be asked for as ``provider/model``. Default: yes for a name of the
+    registry and where none is listed, else no."""
+
+    headers: dict[str, Secret] = msgspec.field(default_factory=dict)
+    """Headers to send with every request besides those the API wants; never shown. Default none."""
+
+    connect_timeout_s: Seconds | None = None
+    """Seconds to connect in. Default: 10."""
+
+    read_timeout_s: Seconds | None = None
+    """The longest silence in seconds, before the answer begins and within it. Default: 120; 600 for the servers of
+    one's own that the registry knows."""
+
+    requests_per_minute: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    """So many requests may begin in any minute; more wait their turn. Default: no limit."""
+
+    region: str = ""
+    """AWS region or Google Cloud location, for ``bedrock`` and ``vertex``. Default empty: the profile's, or
+    ``global``."""
+
+    project: str = ""
+    """Google Cloud project, for ``vertex``. Default empty: the credentials' own."""
+
+    profile: str = ""
+    """Profile of the AWS configuration files, for ``bedrock``. Default empty: AWS's usual chain."""
+
+    credentials_file: Path = Path()
+    """JSON file of a Google service account, for ``vertex``. Default empty: Google's application default
+    credentials."""
+
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = None
+    """What chat completions call the limit of an answer. Default: ``max_tokens``."""
+
+    supports_stream_options: bool | None = None
+    """Whether ``stream_options`` may be sent; without it many endpoints report no usage. Default: true."""
+
+    supports_prompt_cache_key: bool | None = None
+    """Whether ``prompt_cache_key`` may be sent, which keeps a conversation with the machine that remembers it. Default:
+    false."""
+
+    thinking_field: ThinkingField | None = None
+    """Where chat completions are told how much to think; empty for nowhere. Default: ``reasoning_effort``."""
+
+    thinking_levels: tuple[ThinkingLevel, ...] | None = None
+    """The levels of thinking the endpoint knows. Default: ``minimal``, ``low``, ``medium`` and ``high``."""
+
+    tool_call_ids: Literal["any", "nine"] | None = None
+    """``nine``: tool calls have ids of exactly nine letters and digits (Mistral's models). Default: ``any``."""
+
+    wants_thinking_back: bool | None = None
+    """Whether thinking has to be sent back between two rounds of a turn, as ``reasoning_content``. Default: false."""
 
 
 class DatabaseConfig(Section, frozen=True, kw_only=True):
@@ -227,10 +332,11 @@ class Config(Section, frozen=True, kw_only=True):
     agent: AgentConfig = AgentConfig()
     models: ModelsConfig = ModelsConfig()
     pools: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """``[pools]``: ordered lists of models that stand in for each other: ``smart = ["fast", "openai/gpt-5.1"]``. An
-    entry is ``provider/model`` or an alias. Default none."""
+    """``[pools]``: ordered lists of models that stand in for each other: ``smart = ["fast", "openai/gpt-6.1-sol"]``. An
+    entry is ``provider/model``, an alias or a model's id. Default none."""
 
     providers: dict[str, ProviderConfig] = msgspec.field(default_factory=dict)
+    router: RouterConfig = RouterConfig()
     database: DatabaseConfig = DatabaseConfig()
     logging: LoggingConfig = LoggingConfig()
 
@@ -243,7 +349,10 @@ class Config(Section, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     """What is allowed but probably not meant, for the log. Not a key of the file."""
 
-    NOT_KEYS: ClassVar[frozenset[str]] = frozenset({"home", "file", "warnings"})
+    workspace_is_set: bool = False
+    """Whether ``agent.workspace_dir`` was configured; else it holds its default. Not a key of the file."""
+
+    NOT_KEYS: ClassVar[frozenset[str]] = frozenset({"home", "file", "warnings", "workspace_is_set"})
 
     @property
     def file_path(self) -> Path:
@@ -267,46 +376,6 @@ class Config(Section, frozen=True, kw_only=True):
             if provider.models:
                 return f"{name}/{provider.models[0].id}"
         return ""
-
-
-class RegistryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A well-known provider: its key alone, in ``key_variable`` or in the file, is enough to use it."""
-
-    name: str
-    key_variable: str
-    api: Literal["openai-completions"]
-    base_url: str
-    models: tuple[ModelConfig, ...]
-
-
-def _registry_row(row: ProviderRow) -> RegistryRow:
-    """A vendor that the provider layer knows, in the configuration's own terms."""
-    return RegistryRow(
-        name=row.name,
-        key_variable=row.env_key,
-        api="openai-completions",
-        base_url=row.base_url,
-        models=tuple(_registry_model(model) for model in row.models),
-    )
-
-
-def _registry_model(model: ModelInfo) -> ModelConfig:
-    known = {} if model.context_window is None else {"context_window": model.context_window}
-    price = None if model.price is None else _registry_price(model.price)
-    return ModelConfig(id=model.id, name=model.name, reasoning=model.reasoning, input=model.input, price=price, **known)
-
-
-def _registry_price(price: Price) -> PriceConfig:
-    """Micro-dollars as dollars."""
-    return PriceConfig(
-        input=price.input / 1e6,
-        output=price.output / 1e6,
-        cache_read=(price.cache_read or 0) / 1e6,
-        cache_write=(price.cache_write or 0) / 1e6,
-    )
-
-
-PROVIDER_REGISTRY: tuple[RegistryRow, ...] = tuple(_registry_row(row) for row in KNOWN_PROVIDERS if row.env_key)
 
 
 def fields_of(schema: type[msgspec.Struct]) -> dict[str, Any]:

@@ -1,16 +1,20 @@
 """Events to connections: who gets one, under which number, and what happens to those that do not read."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from skynet_memory.ids import ConnId, SessionKey, UserId
 from skynet_protocol.events import EVENT_SCOPES, is_droppable
 from skynet_protocol.frames import EncodedEvent, StateVersion
 from skynet_protocol.scopes import Scope, satisfies
+from skynet_users.caller import Caller
 
 if TYPE_CHECKING:
     from skynet.gateway.connection import Connection
 
+TOOL_EVENTS = "tool-events"
+"""The capability of a client that shows what tools do."""
 PUBLIC_EVENTS = frozenset({"tick", "shutdown"})
 """Events that say nothing about anybody."""
 
@@ -69,7 +73,7 @@ class Broadcaster:
         targets = self.all() if owner is None else self.of(owner)
         if targets:
             encoded = EncodedEvent(event, payload, state_version=state_version)
-            self._send(targets, encoded, required_scope(event), droppable=is_droppable(event))
+            self._send(targets, event, encoded, droppable=is_droppable(event))
 
     def publish_to_session(
         self,
@@ -88,17 +92,42 @@ class Broadcaster:
         forms: dict[str, list[Connection]] = {}
         for connection in self._by_owner.get(owner, {}).values():
             forms.setdefault(connection.form_of(key), []).append(connection)
-        scope = required_scope(event)
         for form, targets in forms.items():
-            self._send(targets, EncodedEvent(event, payload(form)), scope, droppable=droppable)
+            self._send(targets, event, EncodedEvent(event, payload(form)), droppable=droppable)
 
-    def _send(
-        self, targets: Iterable["Connection"], encoded: EncodedEvent, scope: str | None, *, droppable: bool
+    def publish_to_watchers(
+        self,
+        event: str,
+        key: SessionKey,
+        payload: Callable[[str], object],
+        *,
+        owner: UserId,
+        watchers: Collection[ConnId],
     ) -> None:
+        """Send what a run's tools do to those of the owner's connections that started or joined it and can show it.
+
+        Such an event has no number: the others of the connection do not see that they missed it (OPENCLAW-V3 7.3).
+        """
+        scope = required_scope(event)
+        connections = self._by_owner.get(owner, {})
+        for connection in [connections[conn_id] for conn_id in watchers if conn_id in connections]:
+            if TOOL_EVENTS in connection.caps and _may_see(connection.caller, scope):
+                frame = EncodedEvent(event, payload(connection.form_of(key))).with_seq(None)
+                connection.send_event(partial(_always, frame), droppable=True, numbered=False)
+
+    def _send(self, targets: Iterable["Connection"], event: str, encoded: EncodedEvent, *, droppable: bool) -> None:
+        scope = required_scope(event)
         for connection in targets:
-            caller = connection.caller
-            if scope is None or (caller.gateway_role == "operator" and satisfies(caller.scopes, scope)):
+            if _may_see(connection.caller, scope):
                 connection.send_event(encoded.with_seq, droppable=droppable)
+
+
+def _always(frame: bytes, seq: int) -> bytes:
+    return frame
+
+
+def _may_see(caller: Caller, scope: str | None) -> bool:
+    return scope is None or (caller.gateway_role == "operator" and satisfies(caller.scopes, scope))
 
 
 def required_scope(event: str) -> str | None:

@@ -114,7 +114,7 @@ class Connection:
         self._in_flight = 0
         self._waiting: set[asyncio.Task[Any]] = set()
         self._forms: OrderedDict[SessionKey, str] = OrderedDict()
-        self._held: list[tuple[Callable[[int], bytes], bool]] | None = None
+        self._held: list[tuple[Callable[[int], bytes], bool, bool]] | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
         self._unread_pings = 0
 
@@ -161,8 +161,8 @@ class Connection:
         """Send a frame; a connection that is closed swallows it."""
         self._wire.send_text(data)
 
-    def send_event(self, frame: Callable[[int], bytes], *, droppable: bool) -> None:
-        """Send an event under this connection's next number.
+    def send_event(self, frame: Callable[[int], bytes], *, droppable: bool, numbered: bool = True) -> None:
+        """Send an event under this connection's next number, which one that is not ``numbered`` does not use up.
 
         A client that lets its buffer grow over the limit misses droppable events; for any other it is closed, so that
         it never slows the rest (OPENCLAW-V3 1.5).
@@ -170,14 +170,14 @@ class Connection:
         if self._phase is not Phase.READY:
             return
         if self._held is not None:
-            self._held.append((frame, droppable))
+            self._held.append((frame, droppable, numbered))
             return
         if self._wire.buffered_bytes() > self._gateway.limits.outbound_bytes:
             if not droppable:
                 log.warning("closing a slow consumer", extra=self._log_context())
                 self._close(CLOSE_POLICY, "slow consumer")
             return
-        self._seq += 1
+        self._seq += numbered
         self._wire.send_text(frame(self._seq))
 
     def request_started(self) -> None:
@@ -240,8 +240,8 @@ class Connection:
             self._hold_timer = None
         self._unread_pings = 0
         held, self._held = self._held, None
-        for frame, droppable in held or ():
-            self.send_event(frame, droppable=droppable)
+        for frame, droppable, numbered in held or ():
+            self.send_event(frame, droppable=droppable, numbered=numbered)
 
     # The handshake.
 

@@ -8,9 +8,11 @@ import msgspec
 from msgspec import UNSET
 
 from skynet.gateway.context import GATEWAY_MODEL
-from skynet_agent.messages import AssistantMessage, ImageBlock, TextBlock, ToolCallBlock, Usage, text_of
+from skynet_agent.events import Attempt
+from skynet_agent.messages import AssistantMessage, ImageBlock, Message, TextBlock, ToolCallBlock, Usage, text_of
 from skynet_memory.ids import RunId
 from skynet_protocol.agent import (
+    AgentAttempt,
     AgentError,
     AgentMeta,
     AgentOutcome,
@@ -24,22 +26,30 @@ from skynet_protocol.chat import Attachments, add_time_prefix
 
 RunStatus: TypeAlias = Literal["ok", "error", "aborted", "timeout"]
 
+BETWEEN_ROUNDS = "\n\n"
+"""Stands between what the model said before and after it used the gateway's tools."""
 NO_USAGE = Usage(input=0, output=0, cache_read=0, cache_write=0, total=0)
 """Of a model that did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run ended. ``message`` is what is stored, complete or as far as it came."""
+    """How a run ended.
+
+    ``messages`` is what is stored, complete or as far as it came; ``message`` is the last one. ``tried`` are the models
+    that failed on the way, each failure once.
+    """
 
     run_id: RunId
     status: RunStatus
     message: AssistantMessage
+    messages: tuple[Message, ...] = ()
     session_id: str
     started_at_ms: int
     ended_at_ms: int
     stop_reason: str = ""
     exception: Exception | None = None
+    tried: tuple[Attempt, ...] = ()
 
     @property
     def error(self) -> str:
@@ -47,9 +57,28 @@ class RunResult:
         return self.message.error_message or ""
 
     @property
+    def answers(self) -> list[AssistantMessage]:
+        """What the model said, round by round."""
+        return [message for message in self.messages if isinstance(message, AssistantMessage)]
+
+    @property
+    def text(self) -> str:
+        """All that the model said, round by round."""
+        return BETWEEN_ROUNDS.join(text for answer in self.answers if (text := text_of(answer)))
+
+    @property
     def usage(self) -> Usage:
-        """Tokens of the run; zeros when the model did not say."""
-        return self.message.usage or NO_USAGE
+        """Tokens of the run, all its model calls together; zeros where the model did not say."""
+        usages = [answer.usage for answer in self.answers if answer.usage is not None]
+        if len(usages) == 1:
+            return usages[0]
+        return Usage(
+            input=sum(usage.input for usage in usages),
+            output=sum(usage.output for usage in usages),
+            cache_read=sum(usage.cache_read for usage in usages),
+            cache_write=sum(usage.cache_write for usage in usages),
+            total=sum(usage.total for usage in usages),
+        )
 
 
 def user_content(text: str, attachments: Attachments, now: datetime) -> tuple[TextBlock | ImageBlock, ...]:
@@ -79,10 +108,11 @@ def agent_result(result: RunResult) -> AgentResult:
     ``meta.error`` says what it was.
     """
     message, usage, aborted = result.message, result.usage, result.status in ("aborted", "timeout")
-    text, error = text_of(message), None
+    last, error = message.usage or NO_USAGE, None
+    texts = [text for answer in result.answers if (text := text_of(answer))]
     if result.status == "error":
         error = AgentError(kind=type(result.exception).__name__, message=result.error)
-        text = f"{text}\n\n{result.error}" if text else result.error
+        texts.append(result.error)
     calls = [
         AgentToolCall(id=block.id, name=block.name, arguments=msgspec.json.encode(block.arguments).decode())
         for block in message.content
@@ -93,22 +123,17 @@ def agent_result(result: RunResult) -> AgentResult:
         status="ok",
         summary="aborted" if aborted else "completed",
         result=AgentOutcome(
-            payloads=[AgentPayload(text=text, media_url=None)] if text else [],
+            payloads=[AgentPayload(text=text, media_url=None) for text in texts],
             meta=AgentMeta(
                 duration_ms=result.ended_at_ms - result.started_at_ms,
                 agent_meta=AgentRunMeta(
                     session_id=result.session_id,
                     provider=message.provider,
                     model=message.model,
-                    usage=AgentUsage(input=usage.input, output=usage.output, total=usage.total),
-                    last_call_usage=AgentUsage(
-                        input=usage.input,
-                        output=usage.output,
-                        total=usage.total,
-                        cache_read=usage.cache_read,
-                        cache_write=usage.cache_write,
-                    ),
-                    prompt_tokens=usage.input + usage.cache_read + usage.cache_write,
+                    usage=_agent_usage(usage),
+                    last_call_usage=_agent_usage(last),
+                    prompt_tokens=last.input + last.cache_read + last.cache_write,
+                    tried=[_attempt(attempt) for attempt in result.tried] or UNSET,
                 ),
                 aborted=aborted,
                 stop_reason=message.stop_reason,
@@ -116,4 +141,18 @@ def agent_result(result: RunResult) -> AgentResult:
                 error=UNSET if error is None else error,
             ),
         ),
+    )
+
+
+def _attempt(attempt: Attempt) -> AgentAttempt:
+    return AgentAttempt(provider=attempt.provider, model=attempt.model, error=attempt.message)
+
+
+def _agent_usage(usage: Usage) -> AgentUsage:
+    return AgentUsage(
+        input=usage.input,
+        output=usage.output,
+        total=usage.total,
+        cache_read=usage.cache_read,
+        cache_write=usage.cache_write,
     )

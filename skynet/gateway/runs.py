@@ -8,8 +8,8 @@ once: stored first, told afterwards.
 import asyncio
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -18,35 +18,45 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.context import in_turns, within_window
 from skynet.gateway.errors import error_shape
-from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.run_answer import RunResult, RunStatus, agent_result, gateway_message
 from skynet.gateway.run_events import RunEvents
+from skynet.gateway.run_request import RunRequests, own_message, shorter
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
 from skynet_agent.draft import Draft
-from skynet_agent.errors import UnknownModel
-from skynet_agent.events import Finished, ModelEvent, Started, TextDelta
+from skynet_agent.errors import ProviderError
+from skynet_agent.events import (
+    Answered,
+    Attempt,
+    Finished,
+    Shortened,
+    Started,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolEnded,
+    ToolStarted,
+    ToolUpdated,
+    TurnEvent,
+)
 from skynet_agent.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    StopReason,
     TextBlock,
-    UserMessage,
-    decode_message,
+    ToolResultMessage,
     encode_message,
     text_of,
 )
-from skynet_agent.prompt import DEFAULT_SYSTEM
-from skynet_agent.requests import ModelOptions, ModelRequest
+from skynet_agent.requests import ModelOptions
 from skynet_agent.router import Router
-from skynet_agent.turn import run_turn
+from skynet_agent.turn import MAX_ROUNDS, Turn
 from skynet_memory.errors import SessionNotFound, StorageUnavailable
-from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionId, SessionKey, UserId, now_ms
-from skynet_memory.keys import parse_key
+from skynet_memory.ids import ConnId, RunId, SessionId, SessionKey, UserId, now_ms
 from skynet_memory.sessions import SessionStore
-from skynet_memory.transcripts import NewEntry, TranscriptStore
+from skynet_memory.transcripts import NewEntry
 from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
 from skynet_memory.usage import UsageRecord
 from skynet_protocol.errors import ErrorCode, RequestError
@@ -59,12 +69,8 @@ RunKind: TypeAlias = Literal["chat", "agent", "http"]
 
 MAX_QUEUED = 20
 """Messages that may wait in one lane; the next is refused, so that a stuck model does not fill the memory."""
-MAIN_SESSION = "main"
-DEFAULT_WINDOW_TOKENS = 128_000
 MAX_ACTIVE = 64
 """Runs of one person, queued or running, in all sessions together; each keeps its message and a model busy."""
-HISTORY_MESSAGES = 80
-"""At most this many stored messages go to the model (DESIGN 12)."""
 STORE_AGAIN_S = 1.0
 """How often an end that the storage refused is tried again."""
 REMEMBERED_RUNS = 1000
@@ -117,7 +123,7 @@ class RunEnded:
     result: RunResult
 
 
-Listener: TypeAlias = Callable[[ModelEvent | RunEnded], None]
+Listener: TypeAlias = Callable[[TurnEvent | RunEnded], None]
 
 
 class Run:
@@ -139,8 +145,12 @@ class Run:
         self.waited = False
         self.stop_reason = ""
         self.draft = draft
+        self.turn: Turn | None = None
+        self.watchers: set[ConnId] = set() if inbound.caller.conn_id is None else {inbound.caller.conn_id}
+        self.stored = 0
+        self.tried: tuple[Attempt, ...] = ()
         self._stopped = stopped
-        self._model_call: asyncio.Task[Finished] | None = None
+        self._task: asyncio.Task[Finished] | None = None
         self._listeners: list[Listener] = []
         self._result: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
 
@@ -179,12 +189,12 @@ class Run:
         """Stop the run, queued or running; its partial answer is kept. The first reason given stands."""
         if not self.stop_reason and not self._result.done():
             self.stop_reason = stop_reason
-            if self._model_call is not None:
-                self._model_call.cancel()
+            if self._task is not None:
+                self._task.cancel()
             else:
                 self._stopped(self)
 
-    def emit(self, event: ModelEvent | RunEnded) -> None:
+    def emit(self, event: TurnEvent | RunEnded) -> None:
         """Tell the listeners; what one of them raises is no concern of the run, nor of the others."""
         for listener in tuple(self._listeners):
             try:
@@ -192,9 +202,9 @@ class Run:
             except Exception:
                 log.exception("a listener of run %s failed", self.run_id)
 
-    def call(self, task: asyncio.Task[Finished]) -> None:
-        """The model is being asked by ``task``."""
-        self._model_call = task
+    def begin(self, task: asyncio.Task[Finished]) -> None:
+        """The turn is carried out by ``task``."""
+        self._task = task
 
     def end(self, result: RunResult) -> None:
         """The end is told."""
@@ -210,22 +220,22 @@ class Runs:
         *,
         turns: TurnStore,
         sessions: SessionStore,
-        transcripts: TranscriptStore,
+        requests: RunRequests,
         router: Router,
         broadcaster: Broadcaster,
         tasks: Supervisor,
-        system_events: SystemEvents,
         timeout_s: float,
+        max_rounds: int = MAX_ROUNDS,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._turns = turns
         self._sessions = sessions
-        self._transcripts = transcripts
+        self._requests = requests
         self._router = router
         self._broadcaster = broadcaster
         self._tasks = tasks
-        self._system_events = system_events
         self._timeout_s = timeout_s
+        self._max_rounds = max_rounds
         self._clock = clock
         self._lanes: dict[SessionKey, deque[Run]] = {}
         self._active: dict[tuple[UserId, RunKind, RunId], Run] = {}
@@ -258,6 +268,8 @@ class Runs:
             StorageUnavailable: the message could not be stored; nothing was.
         """
         if (running := self._active.get(_identity(inbound))) is not None:
+            if inbound.caller.conn_id is not None:
+                running.watchers.add(inbound.caller.conn_id)
             return Repeat("running", None, running.accepted_at_ms, running)
         await self.check_room(inbound.caller.user_id, inbound.key)
         accepting = self._tasks.start(self._store_inbound(inbound), name=f"accept {inbound.run_id}")
@@ -305,7 +317,7 @@ class Runs:
             key=inbound.key,
             run_id=inbound.run_id,
             kind=inbound.kind,
-            payload=None if inbound.reply is not None else encode_message(_own_message(inbound, accepted_at_ms)),
+            payload=None if inbound.reply is not None else encode_message(own_message(inbound, accepted_at_ms)),
             origin=inbound.origin,
             display_name=inbound.origin.get("label", ""),
             session_id=inbound.session_id,
@@ -400,9 +412,14 @@ class Runs:
         If the one that runs was stopped too, it ends first, and soon.
         """
         lane = self._lanes.get(run.key)
-        if lane is not None and run in lane and lane[0] is not run and not lane[0].stop_reason:
-            run.started_at_ms = self._clock()
-            self._end(run, self._events(run), self._unanswered(run))
+        if lane is None or run not in lane or lane[0] is run:
+            return
+        if lane[0].ended is not None or not lane[0].stop_reason:
+            self._end_unanswered(run)
+
+    def _end_unanswered(self, run: Run) -> None:
+        run.started_at_ms = self._clock()
+        self._end(run, self._events(run), self._unanswered(run))
 
     async def _execute(self, run: Run) -> None:
         """Bring a run to its one end: asked, stored, told. What goes wrong on the way is an end too."""
@@ -420,7 +437,7 @@ class Runs:
             result = self._failed(run, exc)
             stored = False
         except Exception as exc:  # the answer itself cannot be stored; that it failed can
-            result = self._failed(run, exc)
+            result = self._lost(run, exc)
             await self._store_patiently(run, result)
         self._end(run, events, result)
         if not stored:
@@ -433,6 +450,8 @@ class Runs:
             key=run.key,
             run_id=run.run_id,
             with_session_key=bool(run.inbound.wire_key),
+            watchers=run.watchers,
+            settings=run.session.settings,
             clock=self._clock,
         )
 
@@ -458,40 +477,52 @@ class Runs:
         """The answer, complete or as far as it came."""
         try:
             if run.inbound.reply is not None:
-                return self._result(run, gateway_message(await run.inbound.reply(), run.started_at_ms))
+                return self._result(run, [gateway_message(await run.inbound.reply(), run.started_at_ms)])
             if not run.stop_reason:
                 events.started(run.started_at_ms)
                 if (finished := await self._ask(run, events)) is not None:
-                    return self._result(run, finished.message, finished.error)
+                    assert run.turn is not None
+                    return self._result(run, run.turn.messages, finished.error)
         except Exception as exc:
             return self._failed(run, exc)
         return self._unanswered(run)
 
     def _unanswered(self, run: Run) -> RunResult:
         """The end of a run that was stopped, with what was shown."""
-        return self._result(run, run.draft.message("aborted", error_message=_STOPPED.get(run.stop_reason)))
+        return self._result(run, _so_far(run, "aborted", _STOPPED.get(run.stop_reason)))
 
     def _failed(self, run: Run, error: Exception) -> RunResult:
         """An end for a failure of our own, in the words that a request would get."""
         words = error_shape(error, run.inbound.caller).message
-        return self._result(run, run.draft.message("error", error_message=words), error)
+        return self._result(run, _so_far(run, "error", words), error)
 
-    def _result(self, run: Run, message: AssistantMessage, error: Exception | None = None) -> RunResult:
+    def _lost(self, run: Run, error: Exception) -> RunResult:
+        """The end of a run without what cannot be stored, whatever of it that is: no message stays without an end."""
+        words = error_shape(error, run.inbound.caller).message
+        stored = [] if run.turn is None else run.turn.messages[: run.stored]
+        run.draft.begin(run.draft.provider, run.draft.model, run.draft.api)
+        return self._result(run, [*stored, run.draft.message("error", error_message=words)], error)
+
+    def _result(self, run: Run, messages: Sequence[Message], error: Exception | None = None) -> RunResult:
+        message = messages[-1]
+        assert isinstance(message, AssistantMessage), "a turn ends in an answer"
         return RunResult(
             run_id=run.run_id,
             status=_status(run, message),
             message=message,
+            messages=tuple(messages),
             session_id=run.session.session_id,
             started_at_ms=run.started_at_ms,
             ended_at_ms=self._clock(),
             stop_reason=run.stop_reason,
             exception=error,
+            tried=tuple(dict.fromkeys((*run.tried, *(error.tried if isinstance(error, ProviderError) else ())))),
         )
 
     async def _ask(self, run: Run, events: RunEvents) -> Finished | None:
-        """Ask the model until it is done, aborted or out of time; ``None`` when it was stopped."""
+        """Carry out the turn until it is done, aborted or out of time; ``None`` when it was stopped."""
         task = self._tasks.start(self._converse(run, events), name=f"run {run.run_id}")
-        run.call(task)
+        run.begin(task)
         timeout_s = run.inbound.timeout_s if run.inbound.timeout_s is not None else self._timeout_s
         try:
             await asyncio.wait({task}, timeout=timeout_s or None)
@@ -504,82 +535,71 @@ class Runs:
         return None if task.cancelled() else task.result()
 
     async def _converse(self, run: Run, events: RunEvents) -> Finished:
-        request = await self._request(run)
-        async with aclosing(run_turn(self._router, request, draft=run.draft)) as turn:
-            async for event in turn:
-                if isinstance(event, TextDelta):
-                    events.add_text(event.text)
-                elif isinstance(event, Started) and event.tried:
-                    events.fell_back(_fallback(event))
-                run.emit(event)
-                if isinstance(event, Finished):
-                    return event
-        raise AssertionError("a turn ends with Finished")
-
-    async def _request(self, run: Run) -> ModelRequest:
-        inbound = run.inbound
         if run.waited:  # the session may have another model by now
             run.session = await self._sessions.get(run.owner, run.key) or run.session
-        model = inbound.model or run.session.model
-        own = _own_message(inbound, run.accepted_at_ms)
-        before = inbound.history if inbound.history is not None else await self._stored_history(run)
-        # Last, because it takes them: nothing can fail between here and the model.
-        system = tuple(text for text in (DEFAULT_SYSTEM, inbound.system, self._told_of_events(run)) if text)
-        conversation = before if before and before[-1] is own else [*before, own]
-        return ModelRequest(
-            model=model,
-            system=system,
-            messages=within_window(conversation, system=system, window_tokens=self._window(model)),
-            options=self._options(run, model),
-            purpose=inbound.kind,
-        )
-
-    async def _stored_history(self, run: Run) -> list[Message]:
-        """What was said before ``run``, without the messages that came after it and wait."""
+            events.use(run.session.settings)
         waiting = {queued.entry_id for queued in self._lanes[run.key]}
-        entries = await self._transcripts.history(
-            run.owner, run.session.session_id, limit=HISTORY_MESSAGES + len(waiting)
+        asked = await self._requests.make(run, waiting=waiting)
+        run.turn = Turn(
+            self._router,
+            asked.request,
+            emit=partial(_tell_event, run, events, asked.tools is not None),
+            draft=run.draft,
+            tools=asked.tools,
+            max_rounds=self._max_rounds,
+            shorten=shorter,
+            after_round=partial(self._store_round, run),
         )
-        messages: list[Message] = []
-        is_later = False
-        for entry in entries:
-            is_later = is_later or entry.id == run.entry_id
-            if entry.kind != "message" or entry.id in waiting:
-                continue
-            message = decode_message(entry.payload)
-            # One that was stored just now is not in the lane yet. Answers stand after what was said meanwhile.
-            if not (is_later and isinstance(message, UserMessage)):
-                messages.append(message)
-        return in_turns(messages)
+        return await run.turn.run()
+
+    async def _store_round(self, run: Run) -> None:
+        """Keep what tools did, before the model is asked again: a process that dies now has done it all the same.
+
+        What the storage refuses is stored with the end.
+        """
+        assert run.turn is not None
+        known, count = run.turn.messages[run.stored :], len(run.turn.messages)
+        writing = self._tasks.start(
+            self._turns.add(
+                owner=run.owner,
+                kind=run.inbound.kind,
+                run_id=run.run_id,
+                entries=_entries(known),
+                usage=_usage(known, self._clock()),
+                now_ms=self._clock(),
+            ),
+            name=f"round of {run.run_id}",
+        )
+        try:
+            await asyncio.shield(writing)
+        except StorageUnavailable as exc:
+            log.warning("a round of run %s is stored with its end: %s", run.run_id, exc)
+            return
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})
+            if not writing.cancelled() and writing.exception() is None:
+                run.stored = count
+            raise
+        run.stored = count
 
     async def _store(self, run: Run, result: RunResult) -> None:
-        message = result.message
-        usage = message.usage
+        message, new = result.message, result.messages[run.stored :]
+        if run.entry_id is None and result.status != "ok":
+            new = ()  # a command that failed: nobody's message is answered by that
         with suppress(SessionNotFound):  # deleted meanwhile; the run is closed and its usage kept all the same
             run.session = await self._turns.finish(
                 owner=run.owner,
                 kind=run.inbound.kind,
                 run_id=run.run_id,
-                entries=[NewEntry("message", encode_message(message))],
-                usage=[]
-                if usage is None
-                else [
-                    UsageRecord(
-                        provider=message.provider,
-                        model=message.model,
-                        input=usage.input,
-                        output=usage.output,
-                        cache_read=usage.cache_read,
-                        cache_write=usage.cache_write,
-                        cost_microusd=usage.cost_microusd,
-                        at_ms=result.ended_at_ms,
-                    )
-                ],
+                entries=_entries(new),
+                usage=_usage(new, result.ended_at_ms),
                 status=result.status,
                 response=msgspec.json.encode(agent_result(result)),
                 model=message.model,
                 provider=message.provider,
-                context_tokens=self._window(f"{message.provider}/{message.model}") if message.provider else None,
+                context_tokens=self._requests.window(f"{message.provider}/{message.model}")
+                if message.provider
+                else None,
                 now_ms=result.ended_at_ms,
             )
 
@@ -588,6 +608,9 @@ class Runs:
 
         What is not stored when the gateway stops is closed as interrupted at its next start.
         """
+        for waiting in self._lanes[run.key]:
+            if waiting.stop_reason and waiting.ended is None:
+                self._end_unanswered(waiting)
         while not self.closing:
             await asyncio.sleep(STORE_AGAIN_S)
             try:
@@ -597,35 +620,6 @@ class Runs:
             except Exception:  # the lane and what waits in it go on
                 log.exception("the end of run %s cannot be stored", run.run_id)
             return
-
-    def _told_of_events(self, run: Run) -> str:
-        """What happened since the last message of the person's main session, for the model; "" for nothing."""
-        parsed = parse_key(run.key)
-        if (parsed.agent, parsed.name) != (DEFAULT_AGENT, MAIN_SESSION):
-            return ""
-        events = self._system_events.take(run.owner)
-        return "\n".join(["Events since the last message:", *(f"- {text}" for text in events)]) if events else ""
-
-    def _options(self, run: Run, model: str) -> ModelOptions:
-        """The request's options; a model that thinks is told how much, by the message or by the session."""
-        options = run.inbound.options
-        level = run.inbound.thinking or run.session.settings.get("thinkingLevel")
-        if options.reasoning_effort is None and level and level != "off" and self._thinks(model):
-            return replace(options, reasoning_effort=str(level))
-        return options
-
-    def _thinks(self, model: str) -> bool:
-        try:
-            return self._router.resolve(model).info.reasoning
-        except UnknownModel:  # the turn says so
-            return False
-
-    def _window(self, model: str) -> int:
-        """Tokens that the model holds; a cautious number for one that nobody described."""
-        try:
-            return self._router.resolve(model).context_window or DEFAULT_WINDOW_TOKENS
-        except UnknownModel:  # the turn says so
-            return DEFAULT_WINDOW_TOKENS
 
     def _tell(self, events: RunEvents, result: RunResult) -> None:
         message = result.message
@@ -640,7 +634,8 @@ class Runs:
 
     def _remember(self, run: Run, result: RunResult) -> None:
         identity = (run.owner, run.run_id)
-        self._ended[identity] = result
+        # what tools gave may be megabytes, and an exception holds on to all that its frames knew
+        self._ended[identity] = replace(result, messages=(), exception=None)
         self._forget_old()
         for waiter in self._waiters.get(identity, ()):
             if not waiter.done():
@@ -658,6 +653,69 @@ class Runs:
 _STOPPED = {"timeout": "the run took longer than allowed", "shutdown": "interrupted: the gateway was stopped"}
 
 
+def _so_far(run: Run, stop_reason: StopReason, words: str | None) -> list[Message]:
+    """What a run that does not end by itself has said and done."""
+    if run.turn is None:
+        return [run.draft.message(stop_reason, error_message=words)]
+    return run.turn.stopped(stop_reason, words)
+
+
+def _tell_event(run: Run, events: RunEvents, own_tools: bool, event: TurnEvent) -> None:
+    """Pass an event of the turn on to the clients, and to who listens to the run."""
+    match event:
+        case TextDelta():
+            events.add_text(event.text)
+        case ThinkingDelta():
+            events.add_thinking(event.text)
+        case ToolCallDelta():
+            if own_tools:  # nobody else has to carry it out
+                return
+        case Started():
+            if event.tried:
+                run.tried += event.tried
+                events.fell_back(_fallback(event))
+        case Answered():
+            events.next_message()
+        case ToolStarted(call):
+            events.tool_started(call)
+        case ToolUpdated(call, text):
+            events.tool_updated(call, text)
+        case ToolEnded(call, result):
+            events.tool_ended(call, result)
+        case Shortened():
+            events.shortened()
+        case _:
+            pass
+    run.emit(event)
+
+
+def _entries(messages: Sequence[Message]) -> list[NewEntry]:
+    return [
+        NewEntry("tool_result" if isinstance(message, ToolResultMessage) else "message", encode_message(message))
+        for message in messages
+    ]
+
+
+def _usage(messages: Sequence[Message], at_ms: int) -> list[UsageRecord]:
+    """A record for each call of a model."""
+    return [
+        UsageRecord(
+            provider=message.provider,
+            model=message.model,
+            input=message.usage.input,
+            output=message.usage.output,
+            cache_read=message.usage.cache_read,
+            cache_write=message.usage.cache_write,
+            cost_microusd=message.usage.cost_microusd,
+            cost_parts=message.usage.cost_parts,
+            at_ms=at_ms,
+            estimated=message.usage.estimated,
+        )
+        for message in messages
+        if isinstance(message, AssistantMessage) and message.usage is not None
+    ]
+
+
 def _busy(message: str, *, retry_after_ms: int) -> RequestError:
     return RequestError(message, code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=retry_after_ms)
 
@@ -665,13 +723,6 @@ def _busy(message: str, *, retry_after_ms: int) -> RequestError:
 def _identity(inbound: Inbound) -> tuple[UserId, RunKind, RunId]:
     """What a repeated message has in common with the first."""
     return (inbound.caller.user_id, inbound.kind, inbound.run_id)
-
-
-def _own_message(inbound: Inbound, at_ms: int) -> Message:
-    """What ``inbound`` adds to its session."""
-    if inbound.content or not inbound.history:
-        return UserMessage(content=list(inbound.content), timestamp=at_ms)
-    return inbound.history[-1]
 
 
 def _status(run: Run, message: AssistantMessage) -> RunStatus:

@@ -26,6 +26,8 @@ MAX_PREVIEW_CHARS = 2000
 
 _CUT = ("text", "thinking", "arguments", "partialJson")
 _REMOVED = ("details", "usage", "cost")
+_SEALS = ("thinkingSignature", "thoughtSignature")
+"""Of a model's thoughts and calls, for its provider alone; some have several kilobytes."""
 # Possessive: a model's text must not make this try every way to share blanks out.
 _DIRECTIVES = re.compile(
     r"\[\[\s*+(?:audio_as_voice|reply_to_current|reply_to\s*+:\s*+[^\[\]\n]*+)\s*+\]\]", re.IGNORECASE
@@ -117,7 +119,8 @@ def _display_block(block: Any, role: str, first: bool) -> Any:
     for name in _CUT:
         if isinstance(text := block.get(name), str):
             block[name] = _cut(text)
-    block.pop("thinkingSignature", None)
+    for name in _SEALS:
+        block.pop(name, None)
     if block.get("type") == "image" and isinstance(data := block.pop("data", None), str):
         block |= {"omitted": True, "bytes": len(data.encode())}
     return block

@@ -13,6 +13,7 @@ from skynet.gateway.auth import Authenticator
 from skynet.gateway.runs import Runs
 from skynet.http.access import Access
 from skynet.http.chat import ChatCompletions
+from skynet.http.chat_request import DEFAULT_MAX_TOKENS
 from skynet.http.errors import HttpError, internal_error
 from skynet.http.health import Health, Ready
 from skynet.http.models import Models
@@ -30,6 +31,7 @@ def http_app(
     database: Database,
     connections: Callable[[], int],
     limits: LimitsConfig,
+    max_tokens: int | None = None,
     origins: tuple[str, ...] = (),
     accepting: Callable[[], bool] = lambda: True,
 ) -> Starlette:
@@ -37,6 +39,7 @@ def http_app(
 
     Args:
         connections: how many WebSocket clients are connected.
+        max_tokens: of an answer, where the request does not say; None for the endpoint's own default.
         origins: browser origins that may call ``/v1`` besides pages of this machine.
         accepting: whether requests are welcome; false while starting and shutting down.
     """
@@ -48,6 +51,7 @@ def http_app(
         access=access,
         body_bytes=limits.http_body_bytes,
         outbound_bytes=limits.outbound_bytes,
+        max_tokens=max_tokens or DEFAULT_MAX_TOKENS,
     )
     app = Starlette(
         routes=[

@@ -20,12 +20,12 @@ from skynet.http.chat_answer import (
     encode_completion,
     stored_answer,
 )
-from skynet.http.chat_request import ChatTurn, parse_chat_request
+from skynet.http.chat_request import DEFAULT_MAX_TOKENS, ChatTurn, parse_chat_request
 from skynet.http.errors import DO_NOT_RETRY, HttpError, http_error, invalid, stored_error
 from skynet.http.relay import Relay, source_header
 from skynet.http.responses import request_id, send_error, send_json
 from skynet.http.target import origin_of, session_of, target_of
-from skynet_agent.events import ModelEvent
+from skynet_agent.events import TurnEvent
 from skynet_agent.router import Router
 from skynet_memory.ids import RunId, new_id, now_ms
 from skynet_protocol.scopes import Scope as OperatorScope
@@ -51,6 +51,7 @@ class ChatCompletions:
         access: Access,
         body_bytes: int,
         outbound_bytes: int,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._runs = runs
@@ -58,6 +59,7 @@ class ChatCompletions:
         self._access = access
         self._body_bytes = body_bytes
         self._outbound_bytes = outbound_bytes
+        self._max_tokens = max_tokens
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +69,7 @@ class ChatCompletions:
             caller = await self._access.admit(scope, peer, OperatorScope.WRITE)
             correlation_id = caller.correlation_id
             body = await read_body(receive, peer, limit_bytes=self._body_bytes)
-            turn = parse_chat_request(body, now_ms=self._clock())
+            turn = parse_chat_request(body, now_ms=self._clock(), max_tokens=self._max_tokens)
             run_id = _run_id(peer)
             outcome = await self._submit(caller, peer, turn, run_id)
         except ClientGone:
@@ -146,7 +148,7 @@ class _Exchange:
         """Send the answer as it comes. A client that leaves, or does not read, stops the run."""
         relay = Relay(self._encoder(), limit_bytes=limit_bytes)
 
-        def listen(event: ModelEvent | RunEnded) -> None:
+        def listen(event: TurnEvent | RunEnded) -> None:
             if not relay.on_event(event):
                 run.abort("slow_consumer")
 
@@ -214,7 +216,7 @@ async def _outcome(run: Run, correlation_id: str) -> Answer | HttpError:
         result = await run.wait()
     except Exception as exc:
         return http_error(exc, correlation_id)
-    return answer_of(result.message) if result.status == "ok" else _failure(result, correlation_id)
+    return answer_of(result) if result.status == "ok" else _failure(result, correlation_id)
 
 
 def _failure(result: RunResult, correlation_id: str) -> HttpError:

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import orjson
 
+from skynet.gateway.run_answer import BETWEEN_ROUNDS, RunResult
 from skynet.http.errors import HttpError
 from skynet_agent.events import ToolCallDelta
-from skynet_agent.messages import AssistantMessage, ToolCallBlock, Usage, text_of
+from skynet_agent.messages import ToolCallBlock, Usage
 
 DONE = b"data: [DONE]\n\n"
 
 _FINISH_REASONS = {"length": "length", "toolUse": "tool_calls"}
-_NO_USAGE = Usage(input=0, output=0, cache_read=0, cache_write=0, total=0)
 # json.dumps writes a whole pair as high, low; what is matched here is either half without the other
 _LONE_SURROGATE = re.compile(
     rb"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}"
@@ -48,17 +48,22 @@ class Answer:
         return f"{self.provider}/{self.model}" if self.provider else ""
 
 
-def answer_of(message: AssistantMessage) -> Answer:
-    """The answer that a run ended with."""
+def answer_of(result: RunResult) -> Answer:
+    """The answer that a run ended with: all that the model said, and the calls that are left to the client.
+
+    A call that was cut off is nobody's to carry out; it may be one of the gateway's own tools.
+    """
+    message = result.message
+    calls = [block for block in message.content if isinstance(block, ToolCallBlock)]
     return Answer(
-        text=text_of(message),
+        text=result.text,
         tool_calls=tuple(
-            ToolCallText(block.id, block.name, msgspec.json.encode(block.arguments).decode())
-            for block in message.content
-            if isinstance(block, ToolCallBlock)
+            ToolCallText(call.id, call.name, msgspec.json.encode(call.arguments).decode())
+            for call in calls
+            if message.stop_reason == "toolUse"
         ),
         finish_reason=finish_reason(message.stop_reason),
-        usage=message.usage or _NO_USAGE,
+        usage=result.usage,
         provider=message.provider,
         model=message.model,
     )
@@ -191,7 +196,7 @@ class _StoredUsage(msgspec.Struct, rename="camel"):
 class _StoredAgentMeta(msgspec.Struct, rename="camel"):
     provider: str = ""
     model: str = ""
-    last_call_usage: _StoredUsage = msgspec.field(default_factory=_StoredUsage)
+    usage: _StoredUsage = msgspec.field(default_factory=_StoredUsage)
 
 
 class _StoredCall(msgspec.Struct):
@@ -243,9 +248,9 @@ def stored_answer(response: bytes) -> Answer | StoredFailure:
     meta, source = result.meta, result.meta.agent_meta
     if meta.error is not None:
         return StoredFailure(meta.error.kind, meta.error.message, source.provider)
-    usage = source.last_call_usage
+    usage = source.usage
     return Answer(
-        text="".join(payload.text for payload in result.payloads),
+        text=BETWEEN_ROUNDS.join(payload.text for payload in result.payloads),
         tool_calls=tuple(ToolCallText(call.id, call.name, call.arguments) for call in meta.pending_tool_calls),
         finish_reason=finish_reason(meta.stop_reason),
         usage=Usage(

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias
 
 import msgspec
@@ -27,9 +27,11 @@ from skynet_agent.messages import (
     UserBlock,
     UserMessage,
 )
-from skynet_agent.requests import ModelOptions
+from skynet_agent.requests import ModelOptions, OneTool, ThinkingLevel, ToolDefinition
+from skynet_agent.thinking import thinking_level
 
 DEFAULT_MAX_TOKENS = 4096
+"""Of an answer whose length nobody limits (SK-040)."""
 
 NonEmpty = Annotated[str, Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
@@ -162,8 +164,11 @@ class ChatTurn:
 _decoder = msgspec.json.Decoder(ChatRequest)
 
 
-def parse_chat_request(body: bytes, *, now_ms: int) -> ChatTurn:
+def parse_chat_request(body: bytes, *, now_ms: int, max_tokens: int = DEFAULT_MAX_TOKENS) -> ChatTurn:
     """The turn a body asks for.
+
+    Args:
+        max_tokens: of the answer, where the body does not say.
 
     Raises:
         HttpError: 400; ``param`` names the field.
@@ -182,7 +187,7 @@ def parse_chat_request(body: bytes, *, now_ms: int) -> ChatTurn:
         system=system,
         content=content,
         history=history,
-        options=_options(request),
+        options=_options(request, max_tokens),
     )
 
 
@@ -223,33 +228,50 @@ def _refuse_unsupported(request: ChatRequest) -> None:
         raise invalid("functions: not supported; use tools", "functions")
 
 
-def _options(request: ChatRequest) -> ModelOptions:
-    for index, tool in enumerate(request.tools or ()):
-        _check_tool(tool, f"tools[{index}]")
-    choice = request.tool_choice
-    if isinstance(choice, str) and choice not in ("none", "auto", "required"):
-        raise invalid("tool_choice: expected none, auto, required or an object", "tool_choice")
+def _options(request: ChatRequest, max_tokens: int) -> ModelOptions:
+    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(_encodable(request.tools, "tools") or ())]
     extra = {
         name: value
         for name in ("presence_penalty", "frequency_penalty", "logit_bias")
         if (value := getattr(request, name)) is not None
     }
     return ModelOptions(
-        max_tokens=request.max_completion_tokens or request.max_tokens or DEFAULT_MAX_TOKENS,
+        max_tokens=request.max_completion_tokens or request.max_tokens or max_tokens,
         temperature=request.temperature,
         top_p=request.top_p,
         stop=([request.stop] if isinstance(request.stop, str) else request.stop) if request.stop else None,
         seed=request.seed,
-        tools=_encodable(request.tools, "tools") or None,
-        tool_choice=_encodable(choice, "tool_choice"),
+        tools=tools,
+        tool_choice=_tool_choice(request.tool_choice, tools),
         parallel_tool_calls=request.parallel_tool_calls,
         response_format=_encodable(request.response_format, "response_format"),
-        reasoning_effort=request.reasoning_effort,
+        thinking=_thinking(request.reasoning_effort),
         extra=extra,
     )
 
 
-def _check_tool(tool: Mapping[str, Any], param: str) -> None:
+def _thinking(effort: str | None) -> ThinkingLevel | None:
+    try:
+        return None if effort is None else thinking_level(effort)
+    except ValueError as exc:
+        raise invalid(f"reasoning_effort: {exc}", "reasoning_effort") from exc
+
+
+def _tool_choice(
+    choice: object, tools: Sequence[ToolDefinition]
+) -> Literal["auto", "none", "required"] | OneTool | None:
+    match choice:
+        case None | "auto" | "none" | "required":
+            return choice
+        case {"type": "function", "function": {"name": str(name)}}:
+            if all(tool.name != name for tool in tools):
+                raise invalid(f"tool_choice: there is no tool {name[:64]!r} among the tools", "tool_choice")
+            return OneTool(name)
+        case _:
+            raise invalid("tool_choice: expected none, auto, required or one function", "tool_choice")
+
+
+def _tool(tool: Mapping[str, Any], param: str) -> ToolDefinition:
     if tool.get("type") != "function":
         raise invalid(f"{param}.type: only function tools are supported", f"{param}.type")
     function = tool.get("function")
@@ -258,6 +280,15 @@ def _check_tool(tool: Mapping[str, Any], param: str) -> None:
     name = function.get("name")
     if not isinstance(name, str) or not name:
         raise invalid(f"{param}.function.name: expected a non-empty string", f"{param}.function.name")
+    description, parameters, strict = (function.get(each) for each in ("description", "parameters", "strict"))
+    if not isinstance(description, str | None):
+        raise invalid(f"{param}.function.description: expected a string", f"{param}.function.description")
+    if not isinstance(parameters, dict | None):
+        raise invalid(f"{param}.function.parameters: expected an object", f"{param}.function.parameters")
+    if not isinstance(strict, bool | None):
+        raise invalid(f"{param}.function.strict: expected true or false", f"{param}.function.strict")
+    definition = ToolDefinition(name=name, description=description or "", strict=strict)
+    return replace(definition, parameters=parameters) if parameters else definition
 
 
 def _encodable(value: Any, param: str) -> Any:

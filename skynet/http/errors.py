@@ -18,6 +18,7 @@ from skynet_agent.errors import (
     ProviderTimeout,
     RateLimited,
     StreamCut,
+    ToolsUnsupported,
     UnknownModel,
 )
 from skynet_memory.errors import SessionNotFound, StorageUnavailable
@@ -117,6 +118,7 @@ HTTP_ERRORS: Mapping[type[Exception], Callable[[Any], HttpError]] = {
         headers=_retry_after(exc.retry_after_ms / 1000),
     ),
     UnknownModel: lambda exc: HttpError(404, str(exc), param="model", code="model_not_found"),
+    ToolsUnsupported: lambda exc: invalid(str(exc), "tools", code="tools_unsupported"),
     RateLimited: lambda exc: HttpError(
         429,
         str(exc),
@@ -163,6 +165,7 @@ _STORED_KINDS: Mapping[str, type[ProviderError]] = {
         RateLimited,
         ProviderAuthFailed,
         ContextOverflow,
+        ToolsUnsupported,
         BadRequest,
         ProviderTimeout,
         Overloaded,

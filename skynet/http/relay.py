@@ -5,11 +5,12 @@ from enum import Enum, auto
 
 from starlette.types import Send
 
+from skynet.gateway.run_answer import BETWEEN_ROUNDS
 from skynet.gateway.runs import RunEnded
 from skynet.http.chat_answer import Answer, ChunkEncoder, encode_stream_error
 from skynet.http.errors import HttpError
 from skynet.http.responses import NO_STORE, NOSNIFF, Header, send_error
-from skynet_agent.events import ModelEvent, Started, TextDelta, ToolCallDelta
+from skynet_agent.events import Answered, Started, TextDelta, ToolCallDelta, TurnEvent
 
 SEND_BYTES = 262_144
 """About this much is handed to the server at once, in whole events; what the kernel does not take stays in the
@@ -49,6 +50,8 @@ class Relay:
         self._wake = asyncio.Event()
         self._state = _State.OPEN
         self._shown = False
+        self._said = False
+        self._separator = ""
         self._error: HttpError | None = None
         self._source = ""
         self.overflowed = False
@@ -58,15 +61,18 @@ class Relay:
         """Whether the client left."""
         return self._state is _State.GONE
 
-    def on_event(self, event: ModelEvent | RunEnded) -> bool:
+    def on_event(self, event: TurnEvent | RunEnded) -> bool:
         """Take an event of the run. False when the client reads too slowly: then the run has to be stopped."""
         if self._state is not _State.OPEN:
             return True
         if isinstance(event, TextDelta):
             if event.text:
-                self._put(self._encoder.text(event.text))
+                self._put(self._encoder.text(self._separator + event.text))
+                self._separator, self._said = "", True
         elif isinstance(event, ToolCallDelta):
             self._put(self._encoder.tool_call(event))
+        elif isinstance(event, Answered):
+            self._separator = BETWEEN_ROUNDS if self._said else ""
         elif isinstance(event, Started):
             self._source = f"{event.provider}/{event.model}"
         return not self.overflowed

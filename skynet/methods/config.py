@@ -131,6 +131,8 @@ def _redact_assignment(match: re.Match[str]) -> str:
 
 def _redacted(value: Any, key: str, secrets: Sequence[str]) -> Any:
     if isinstance(value, dict):
+        if key == "headers":  # of a provider: any of them may be its key
+            return dict.fromkeys(value, REDACTED)
         return {name: _redacted(item, name, secrets) for name, item in value.items()}
     if isinstance(value, list):
         return [_redacted(item, key, secrets) for item in value]

@@ -246,7 +246,8 @@ class SessionMethods:
             if provider and slash and model:
                 return name
             raise
-        return "" if resolved.name == self._router.default().name else name
+        is_default = name == self._router.default_name or (name == resolved.name == self._router.default().name)
+        return "" if is_default else name
 
     @method("sessions.reset")
     async def reset(self, caller: Caller, params: SessionsResetParams) -> SessionsResetResult:

@@ -49,7 +49,8 @@ class UsageMethods:
     async def cost(self, caller: Caller, params: UsageCostParams) -> UsageCostResult:
         """Tokens and dollars of the caller by day: of ``startDate`` to ``endDate``, or of the last ``days``.
 
-        What is spent is known as a whole: the parts (``inputCost`` …) are 0.
+        ``cacheShare`` is the part of the input tokens that the providers' caches had, ``estimatedEntries`` the number
+        of calls of which no provider told what they used.
         """
         now = now_ms()
         period = _period(params, now)
@@ -130,6 +131,7 @@ def _days(asked: object) -> int:
 
 
 def _totals(stored: StoredTotals) -> dict[str, Any]:
+    of_input, of_output, of_reading, of_writing = (part / MICROUSD for part in stored.cost_parts)
     return {
         "input": stored.input,
         "output": stored.output,
@@ -137,9 +139,11 @@ def _totals(stored: StoredTotals) -> dict[str, Any]:
         "cache_write": stored.cache_write,
         "total_tokens": stored.total,
         "total_cost": stored.cost_microusd / MICROUSD,
-        "input_cost": 0.0,
-        "output_cost": 0.0,
-        "cache_read_cost": 0.0,
-        "cache_write_cost": 0.0,
+        "input_cost": of_input,
+        "output_cost": of_output,
+        "cache_read_cost": of_reading,
+        "cache_write_cost": of_writing,
         "missing_cost_entries": stored.unpriced_calls,
+        "cache_share": round(stored.cache_share, 4),
+        "estimated_entries": stored.estimated_calls,
     }

@@ -7,8 +7,9 @@ import stat
 import string
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from skynet.config import (
     ConfigError,
     Problem,
     ProblemKind,
+    RouterConfig,
     config_to_public,
     ensure_gateway_token,
     find_config_file,
@@ -29,6 +31,10 @@ from skynet.config import (
 )
 from skynet.config.environment import EnvTarget, env_target
 from skynet.config.toml_lines import toml_lines
+from skynet.models import provider_rows
+from skynet_agent.catalogue import info
+from skynet_agent.providers import ModelInfo, Price
+from skynet_agent.registry import REGISTRY, KnownProvider
 from skynet_memory.secrets import Secret
 
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
@@ -257,6 +263,7 @@ class TestSubstitution:
 
     @pytest.mark.parametrize("env", [{}, {"LAB_KEY": ""}])
     def test_an_unset_key_switches_the_provider_off(self, home: Path, env: dict[str, str]) -> None:
+        """SK-074."""
         config = load(home, LAB + '[agent]\nmodel = "lab/m-1"\n[providers.lab.x]'.replace("[providers.lab.x]", ""), env)
         assert config.providers["lab"].enabled
         text = LAB.replace("models", 'api_key = "${LAB_KEY}"\nmodels') + '[agent]\nmodel = "lab/m-1"'
@@ -273,6 +280,8 @@ class TestSubstitution:
         assert config.warnings == ()
 
 
+APIS = ("openai-completions", "openai-responses", "anthropic-messages", "ollama", "bedrock", "vertex")
+LEVELS = '"off", "minimal", "low", "medium", "high", "xhigh"'
 PORT = "a whole number from 0 to 65535"
 ORIGIN = "scheme://host[:port], without a path"
 NOT_FOUND = ProblemKind.UNKNOWN_REFERENCE
@@ -384,11 +393,10 @@ timeout_s = "long"
         assert found.message == f'"{mode}" is not available in this version'
         assert found.allowed == '"token", "password", "none"'
 
-    @pytest.mark.parametrize("api", ["anthropic-messages", "openai-responses", "ollama", "bedrock", "vertex"])
-    def test_apis_that_are_not_there_yet(self, home: Path, api: str) -> None:
-        found = problem(home, LAB + f'api = "{api}"')
-        assert (found.key, found.allowed) == ("providers.lab.api", '"openai-completions"')
-        assert "not available in this version" in found.message
+    def test_an_api_that_nobody_speaks(self, home: Path) -> None:
+        found = problem(home, LAB + 'api = "telepathy"')
+        assert (found.key, found.seen) == ("providers.lab.api", '"telepathy"')
+        assert found.allowed == ", ".join(f'"{api}"' for api in APIS)
 
     @pytest.mark.parametrize(
         ("text", "line"),
@@ -399,6 +407,7 @@ timeout_s = "long"
             ("x = '''", 1),
             ("[a]\n[a]", 2),
             ("a = [" * 10_000, 1),
+            ("a = " + "1" * 5000, 1),
         ],
     )
     def test_bad_toml(self, home: Path, text: str, line: int) -> None:
@@ -430,26 +439,31 @@ class TestProviders:
     def test_the_vendors_variable_is_enough(self, home: Path) -> None:
         config = load(home, env={"OPENAI_API_KEY": "sk-1"})
         provider = config.providers["openai"]
-        assert (provider.api, provider.base_url) == ("openai-completions", "https://api.openai.com/v1")
+        assert (provider.api, provider.base_url) == ("openai-responses", "https://api.openai.com/v1")
         assert provider.api_key.reveal() == "sk-1"
-        assert config.default_model == "openai/gpt-5.1"
+        assert config.default_model == "openai/gpt-6.1-sol"
 
     def test_a_registry_name_needs_only_a_key(self, home: Path) -> None:
         config = load(home, '[providers.openai]\napi_key = "sk-2"\npriority = 4', {"OPENAI_API_KEY": "sk-1"})
         provider = config.providers["openai"]
         assert provider.base_url == "https://api.openai.com/v1"
         assert (provider.api_key.reveal(), provider.priority) == ("sk-2", 4)
-        assert provider.models[0].id == "gpt-5.1"
+        assert provider.models[0].id == "gpt-6.1-sol"
 
     def test_a_registry_name_without_a_key_is_off(self, home: Path) -> None:
+        """SK-074."""
         config = load(home, "[providers.openai]\npriority = 4")
         assert not config.providers["openai"].enabled
-        assert "OPENAI_API_KEY is not set" in config.warnings[0]
+        assert config.warnings == (
+            f"{home / 'skynet.toml'}:1: provider openai is off: the environment variable OPENAI_API_KEY is not set",
+        )
 
     def test_the_vendors_key_goes_nowhere_else(self, home: Path) -> None:
         text = '[providers.openai]\nbase_url = "http://127.0.0.1:9/v1"'
         config = load(home, text, {"OPENAI_API_KEY": "sk-1"})
         assert not config.providers["openai"].api_key
+        same = load(home, '[providers.openai]\nbase_url = "https://api.openai.com/v1"', {"OPENAI_API_KEY": "sk-1"})
+        assert same.providers["openai"].api_key.reveal() == "sk-1"
 
     def test_one_that_is_switched_off_stays_off(self, home: Path) -> None:
         config = load(home, "[providers.openai]\nenabled = false", {"OPENAI_API_KEY": "sk-1"})
@@ -510,16 +524,379 @@ class TestProviders:
         assert problem(home, text).key == "providers.lab.models[1].id"
 
 
+@pytest.mark.parametrize("known", REGISTRY, ids=lambda known: known.name)
+class TestRegistry:
+    """What enables each provider that is known by name, and what does not."""
+
+    ADDRESSES: ClassVar = {"AZURE_OPENAI_ENDPOINT": "https://house.openai.azure.com/"}
+
+    def test_each_of_its_variables_alone(self, home: Path, known: KnownProvider) -> None:
+        """SK-066."""
+        for variable in (*known.keys, *known.projects):
+            config = load(home, env={variable: "v-1", **self.ADDRESSES})
+            provider = config.enabled_providers[known.name]
+            assert list(config.enabled_providers) == [known.name]
+            assert (provider.api, provider.priority) == (known.row.api, known.row.priority)
+            assert (provider.api_key.reveal(), provider.project) == (
+                ("v-1", "") if variable in known.keys else ("", "v-1")
+            )
+            assert config.default_model == f"{known.name}/{known.models[0]}"
+            assert config.warnings == ()
+
+    def test_the_address_of_its_server(self, home: Path, known: KnownProvider) -> None:
+        for variable in known.urls:
+            config = load(home, env={variable: "http://gpu:9000/v1"})
+            assert config.enabled_providers[known.name].base_url == "http://gpu:9000/v1"
+
+    def test_what_others_use_too_is_not_enough(self, home: Path, known: KnownProvider) -> None:
+        for variable in (*known.shared_keys, *known.shared_projects, *known.regions):
+            assert known.name not in load(home, env={variable: "v-1"}).providers
+
+    def test_but_fills_in_a_section(self, home: Path, known: KnownProvider) -> None:
+        for variable in (*known.shared_keys, *known.shared_projects, *known.regions):
+            provider = load(home, f"[providers.{known.name}]", {variable: "v-1"}).providers[known.name]
+            assert provider.enabled
+            assert "v-1" in (provider.api_key.reveal(), provider.project, provider.region)
+
+    def test_a_section_without_anything(self, home: Path, known: KnownProvider) -> None:
+        config = load(home, f"[providers.{known.name}]")
+        usable = not known.needs_key
+        assert config.providers[known.name].enabled is usable
+        assert bool(config.warnings) is not usable or not known.models
+
+    def test_its_row(self, home: Path, known: KnownProvider) -> None:
+        text = f'[providers.{known.name}]\napi_key = "k"'
+        (row,) = provider_rows(load(home, text, self.ADDRESSES))
+        assert row.base_url == known.row.base_url.replace("{AZURE_OPENAI_ENDPOINT}", "https://house.openai.azure.com")
+        assert [model.id for model in row.models] == list(known.models)
+        same = ("name", "api", "auth", "title", "local", "catalogue", "list_prices", "unlisted_models", "priority")
+        quirks = ("max_tokens_field", "supports_stream_options", "thinking_field", "thinking_levels", "read_timeout_s")
+        for name in (*same, *quirks, "tool_call_ids", "wants_thinking_back", "supports_prompt_cache_key"):
+            assert getattr(row, name) == getattr(known.row, name), name
+
+
+class TestKnownProviders:
+    """What only some of them have."""
+
+    def test_several_keys_make_a_sensible_default(self, home: Path) -> None:
+        env = {"GROQ_API_KEY": "1", "MISTRAL_API_KEY": "2", "ANTHROPIC_API_KEY": "3", "OPENAI_API_KEY": "4"}
+        config = load(home, env=env)
+        assert list(config.enabled_providers) == ["anthropic", "openai", "mistral", "groq"]
+        assert config.default_model == "anthropic/claude-sonnet-5-5"
+
+    def test_what_somebody_set_up_himself_comes_first(self, home: Path) -> None:
+        config = load(home, LAB, {"ANTHROPIC_API_KEY": "1"})
+        assert config.default_model == "lab/m-1"
+
+    def test_a_section_does_not_change_the_order(self, home: Path) -> None:
+        text = "[providers.groq]\nrequests_per_minute = 30"
+        config = load(home, text, {"GROQ_API_KEY": "1", "ANTHROPIC_API_KEY": "2"})
+        assert list(config.enabled_providers) == ["anthropic", "groq"]
+
+    def test_the_first_key_that_is_set_counts(self, home: Path) -> None:
+        env = {"GEMINI_API_KEY": "1", "GOOGLE_API_KEY": "2"}
+        assert load(home, env=env).providers["gemini"].api_key.reveal() == "1"
+        assert load(home, env={**env, "GEMINI_API_KEY": ""}).providers["gemini"].api_key.reveal() == "2"
+
+    @pytest.mark.parametrize("text", ["", "[providers.azure]"])
+    @pytest.mark.parametrize(("endpoint", "lacks"), [("", "is not set"), ("house", "is not an address")])
+    def test_an_address_that_is_missing_switches_it_off(self, home: Path, text: str, endpoint: str, lacks: str) -> None:
+        config = load(home, text, {"AZURE_OPENAI_API_KEY": "k", "AZURE_OPENAI_ENDPOINT": endpoint})
+        assert "azure" not in config.enabled_providers
+        (warning,) = config.warnings
+        assert warning.endswith(f"provider azure is off: the environment variable AZURE_OPENAI_ENDPOINT {lacks}")
+
+    def test_azure_may_be_anywhere(self, home: Path) -> None:
+        text = '[providers.azure]\nbase_url = "https://house.openai.azure.com/openai/v1"'
+        provider = load(home, text, {"AZURE_OPENAI_API_KEY": "k"}).enabled_providers["azure"]
+        assert provider.api_key.reveal() == "k"
+
+    @pytest.mark.parametrize(
+        ("host", "address"),
+        [
+            ("gpu", "http://gpu:11434"),
+            ("gpu:11435", "http://gpu:11435"),
+            (":11435", "http://127.0.0.1:11435"),
+            ("0.0.0.0", "http://127.0.0.1:11434"),
+            ("0.0.0.0:8000", "http://127.0.0.1:8000"),
+            ("[::]:8000", "http://127.0.0.1:8000"),
+            ("[::1]:8000", "http://[::1]:8000"),
+            ("http://gpu", "http://gpu"),
+            ("https://gpu:443/ollama/", "https://gpu:443/ollama"),
+        ],
+    )
+    def test_ollamas_own_variable(self, home: Path, host: str, address: str) -> None:
+        config = load(home, env={"OLLAMA_HOST": host})
+        assert config.providers["ollama"].base_url == address
+        assert config.warnings == ("agent.model is empty and no provider lists a model: requests have to name one",)
+        assert load(home, "[providers.ollama]", {"OLLAMA_HOST": host}).providers["ollama"].base_url == address
+
+    @pytest.mark.parametrize(
+        "host", ["a b", "http://", "ftp://gpu", "gpu:99999", "http://u:p@gpu", "::1", "http://[::1"]
+    )
+    def test_an_address_that_is_none_is_not_meant_for_us(self, home: Path, host: str) -> None:
+        assert load(home, env={"OLLAMA_HOST": host}).providers == {}
+        assert load(home, "[providers.ollama]", {"OLLAMA_HOST": host}).providers["ollama"].base_url == (
+            "http://127.0.0.1:11434"
+        )
+
+    @given(st.text(max_size=40), st.text(max_size=40))
+    @patient
+    def test_any_text_is_an_address_or_none(self, host: str, endpoint: str) -> None:
+        env = {"SKYNET_HOME": "/nowhere", "OLLAMA_HOST": host, "AZURE_OPENAI_ENDPOINT": endpoint}
+        config = load_config(None, env={**env, "AZURE_OPENAI_API_KEY": "k"})
+        for provider in config.providers.values():
+            assert provider.base_url.startswith(("http://", "https://"))
+
+    def test_servers_of_ones_own_have_the_usual_path(self, home: Path) -> None:
+        config = load(home, env={"HOSTED_VLLM_API_BASE": "http://gpu:8000"})
+        assert config.providers["vllm"].base_url == "http://gpu:8000/v1"
+
+    def test_ones_own_key_goes_to_ones_own_server(self, home: Path) -> None:
+        text = '[providers.vllm]\nbase_url = "http://gpu:8000/v1"'
+        assert load(home, text, {"VLLM_API_KEY": "k"}).providers["vllm"].api_key.reveal() == "k"
+
+    @pytest.mark.parametrize("name", ["copilot", "qwen"])
+    def test_a_login_is_enough(self, home: Path, name: str) -> None:
+        (home / "credentials").mkdir(parents=True)
+        (home / "credentials" / f"{name}.json").write_text("{}")
+        (home / "credentials" / "openai.json").write_text("{}")
+        config = load(home)
+        assert list(config.enabled_providers) == [name]
+        assert config.default_model.startswith(f"{name}/")
+
+    def test_bedrock_needs_no_key(self, home: Path) -> None:
+        text = '[providers.bedrock]\nprofile = "house"\nregion = "eu-central-1"'
+        (row,) = provider_rows(load(home, text, {"AWS_REGION": "us-east-1"}))
+        assert (row.auth, row.profile, row.region, row.base_url) == ("aws", "house", "eu-central-1", "")
+
+    def test_a_profile_is_not_overruled_by_a_key(self, home: Path) -> None:
+        env = {"AWS_BEARER_TOKEN_BEDROCK": "k"}
+        (row,) = provider_rows(load(home, '[providers.bedrock]\nprofile = "house"', env))
+        assert not row.api_key
+        (row,) = provider_rows(load(home, "[providers.bedrock]", env))
+        assert row.api_key.reveal() == "k"
+
+    def test_vertex_takes_a_service_account(self, home: Path) -> None:
+        text = '[providers.vertex]\nproject = "p"\ncredentials_file = "google.json"'
+        (row,) = provider_rows(load(home, text))
+        assert (row.auth, row.project, row.credentials_file) == ("google", "p", str(home / "google.json"))
+
+
+class TestOverrides:
+    """What a section says is over what is known."""
+
+    def test_every_key_reaches_the_row(self, home: Path) -> None:
+        text = """
+[providers.lab]
+api = "openai-responses"
+base_url = "http://127.0.0.1:8000/v1"
+unlisted_models = true
+headers = { "X-Team" = "house", "cf-access" = "${CF}" }
+connect_timeout_s = 1.5
+read_timeout_s = 30
+requests_per_minute = 60
+max_tokens_field = "max_completion_tokens"
+supports_stream_options = false
+supports_prompt_cache_key = true
+thinking_field = "enable_thinking"
+thinking_levels = ["off", "high"]
+tool_call_ids = "nine"
+wants_thinking_back = true
+models = [{ id = "m-1" }]
+"""
+        (row,) = provider_rows(load(home, text, {"CF": "s-1"}))
+        assert row.headers == {"X-Team": "house", "cf-access": "s-1"}
+        assert (row.api, row.auth, row.unlisted_models) == ("openai-responses", "bearer", True)
+        assert (row.connect_timeout_s, row.read_timeout_s, row.requests_per_minute) == (1.5, 30.0, 60)
+        assert (row.max_tokens_field, row.supports_stream_options) == ("max_completion_tokens", False)
+        assert (row.supports_prompt_cache_key, row.thinking_field) == (True, "enable_thinking")
+        assert (row.thinking_levels, row.tool_call_ids) == (("off", "high"), "nine")
+        assert row.wants_thinking_back
+
+    @pytest.mark.parametrize(
+        ("api", "auth"),
+        [
+            ("openai-completions", "bearer"),
+            ("openai-responses", "bearer"),
+            ("ollama", "bearer"),
+            ("anthropic-messages", "anthropic"),
+            ("bedrock", "aws"),
+            ("vertex", "google"),
+        ],
+    )
+    def test_an_api_brings_its_way_to_prove_who_asks(self, home: Path, api: str, auth: str) -> None:
+        (row,) = provider_rows(load(home, LAB + f'api = "{api}"'))
+        assert (row.api, row.auth, row.local) == (api, auth, False)
+
+    @pytest.mark.parametrize("api", ["bedrock", "vertex"])
+    def test_some_apis_need_no_address(self, home: Path, api: str) -> None:
+        (row,) = provider_rows(load(home, f'[providers.lab]\napi = "{api}"\nmodels = [{{ id = "m" }}]'))
+        assert row.base_url == ""
+
+    def test_a_vendor_elsewhere_keeps_its_ways_but_not_its_prices(self, home: Path) -> None:
+        text = '[providers.moonshot]\nbase_url = "https://api.moonshot.cn/v1"\napi_key = "k"'
+        (row,) = provider_rows(load(home, text))
+        assert (row.thinking_field, row.wants_thinking_back, row.list_prices) == ("thinking", True, False)
+        assert row.models[0].price is None
+        assert row.models[0].context_window == 1_048_576
+
+    def test_another_api_of_a_vendor_has_ways_of_its_own(self, home: Path) -> None:
+        text = '[providers.minimax]\napi = "openai-completions"\nbase_url = "https://api.minimax.io/v1"\napi_key = "k"'
+        (row,) = provider_rows(load(home, text))
+        assert (row.auth, row.title, row.unlisted_models) == ("bearer", "MiniMax", True)
+        (row,) = provider_rows(load(home, '[providers.copilot]\napi = "openai-responses"'))
+        assert (row.auth, row.api) == ("copilot", "openai-responses")
+
+    def test_a_model_that_is_only_named_is_as_the_catalogue_says(self, home: Path) -> None:
+        text = '[providers.anthropic]\napi_key = "k"\nmodels = [{ id = "claude-haiku-5-5" }, { id = "claude-99" }]'
+        (row,) = provider_rows(load(home, text))
+        known, unknown = row.models
+        assert known == info("anthropic", "claude-haiku-5-5")
+        assert unknown == ModelInfo(id="claude-99")
+
+    def test_what_is_said_of_a_model_is_put_over_it_field_by_field(self, home: Path) -> None:
+        text = """
+[providers.anthropic]
+api_key = "k"
+models = [{ id = "claude-haiku-5-5", name = "Quick", max_output_tokens = 4096, input = ["text"] }]
+"""
+        (row,) = provider_rows(load(home, text))
+        (model,) = row.models
+        known = info("anthropic", "claude-haiku-5-5")
+        assert known is not None
+        assert model == replace(known, name="Quick", max_output_tokens=4096, output_limit=4096, input=("text",))
+
+    def test_a_model_that_nothing_is_known_of(self, home: Path) -> None:
+        text = """
+[providers.lab]
+base_url = "http://127.0.0.1:8000/v1"
+[[providers.lab.models]]
+id = "m-1"
+context_window = 32000
+reasoning = true
+thinking_form = "effort"
+thinking_levels = ["off", "high"]
+tools = false
+input = ["text", "image"]
+price = { input = 0.5, output = 1.5, cache_read = 0.05 }
+[[providers.lab.models]]
+id = "gpt-6-luna"
+"""
+        (row,) = provider_rows(load(home, text))
+        said, bare = row.models
+        assert said == ModelInfo(
+            id="m-1",
+            context_window=32_000,
+            reasoning=True,
+            thinking_form="effort",
+            thinking_levels=("off", "high"),
+            tools=False,
+            input=("text", "image"),
+            price=Price(input=500_000, output=1_500_000, cache_read=50_000),
+        )
+        assert bare == ModelInfo(id="gpt-6-luna"), "nobody knows what an endpoint of one's own calls so"
+
+    def test_a_server_of_ones_own_costs_nothing(self, home: Path) -> None:
+        (row,) = provider_rows(load(home, '[providers.ollama]\nmodels = [{ id = "llama3.2" }]'))
+        assert row.models == (ModelInfo(id="llama3.2", price=Price(input=0, output=0)),)
+
+    @pytest.mark.parametrize(
+        ("text", "key", "seen", "allowed"),
+        [
+            ("read_timeout_s = 0", "read_timeout_s", "0", "a number above 0 to 86400"),
+            ("requests_per_minute = 0", "requests_per_minute", "0", "a whole number from 1 to 1000000"),
+            (
+                'thinking_levels = ["hard"]',
+                "thinking_levels[0]",
+                '"hard"',
+                '"off", "minimal", "low", "medium", "high", "xhigh"',
+            ),
+            ('max_tokens_field = "max"', "max_tokens_field", '"max"', '"max_tokens", "max_completion_tokens"'),
+            ('tool_call_ids = "ten"', "tool_call_ids", '"ten"', '"any", "nine"'),
+            ("unlisted_models = 1", "unlisted_models", "1", "true or false"),
+            ('headers = "hush"', "headers", "***", "a table"),
+            ("headers = { X-A = 5 }", "headers.X-A", "***", "text"),
+            ('headers = { "X A" = "v" }', "headers", '"X A"', "names of letters, digits and -"),
+            ('headers = { "X-A" = " hush" }', "headers.X-A", "***", "printable ASCII without spaces around it"),
+            ('headers = { "X-A" = "hush\u00e9" }', "headers.X-A", "***", "printable ASCII without spaces around it"),
+        ],
+    )
+    def test_bad_values(self, home: Path, text: str, key: str, seen: str, allowed: str) -> None:
+        found = problem(home, LAB + text)
+        assert (found.key, found.seen, found.allowed) == (f"providers.lab.{key}", seen, allowed)
+        assert "hush" not in str(found)
+
+    def test_by_environment(self, home: Path) -> None:
+        env = {
+            "SKYNET_PROVIDERS__LAB__HEADERS": '{"X-Team": "house"}',
+            "SKYNET_PROVIDERS__LAB__READ_TIMEOUT_S": "30",
+            "SKYNET_PROVIDERS__LAB__UNLISTED_MODELS": "true",
+            "SKYNET_PROVIDERS__LAB__THINKING_LEVELS": '["off", "low"]',
+            "SKYNET_PROVIDERS__LAB__CREDENTIALS_FILE": "/etc/google.json",
+            "SKYNET_PROVIDERS__OPENAI__REGION": "eu",
+            "OPENAI_API_KEY": "k",
+        }
+        lab, openai = provider_rows(load(home, LAB, env))
+        assert (lab.headers, lab.read_timeout_s, lab.unlisted_models) == ({"X-Team": "house"}, 30.0, True)
+        assert (lab.thinking_levels, lab.credentials_file) == (("off", "low"), "/etc/google.json")
+        assert (openai.region, openai.api_key.reveal()) == ("eu", "k")
+
+    def test_headers_are_never_shown(self, home: Path) -> None:
+        config = load(home, LAB + 'headers = { "X-Key" = "sk-hush" }')
+        assert config_to_public(config)["providers"]["lab"]["headers"] == {"X-Key": "***"}
+
+
+class TestRouterAndAgent:
+    def test_defaults(self, home: Path) -> None:
+        config = load(home)
+        assert config.router == RouterConfig(retries=2, breaker_failures=5, breaker_cooldown_s=30.0, cheapest=False)
+        agent = config.agent
+        assert (agent.max_rounds, agent.max_output_tokens, agent.restrict_to_workspace) == (25, None, True)
+        assert (agent.soul_path, config.workspace_is_set) == (Path(), False)
+
+    def test_set(self, home: Path) -> None:
+        text = '[agent]\nsoul_path = "soul.md"\nworkspace_dir = "w"\nmax_rounds = 100\n[router]\nretries = 0'
+        config = load(home, text, {"SKYNET_ROUTER_CHEAPEST": "true", "SKYNET_ROUTER_BREAKER_COOLDOWN_S": "0.5"})
+        assert (config.agent.soul_path, config.agent.max_rounds) == (home / "soul.md", 100)
+        assert (config.agent.workspace_dir, config.workspace_is_set) == (home / "w", True)
+        assert (config.router.retries, config.router.cheapest, config.router.breaker_cooldown_s) == (0, True, 0.5)
+
+    @pytest.mark.parametrize(
+        ("text", "key", "allowed"),
+        [
+            ("[router]\nretries = 11", "router.retries", "a whole number from 0 to 10"),
+            ("[router]\nbreaker_failures = 0", "router.breaker_failures", "a whole number from 1 to 1000"),
+            ("[router]\nbreaker_cooldown_s = 0", "router.breaker_cooldown_s", "a number above 0 to 86400"),
+            ("[router]\ncheapest = 1", "router.cheapest", "true or false"),
+            ("[agent]\nmax_rounds = 101", "agent.max_rounds", "a whole number from 1 to 100"),
+            ("[agent]\nmax_output_tokens = 0", "agent.max_output_tokens", "a whole number from 1 to 100000000"),
+            ('[agent]\nrestrict_to_workspace = "no"', "agent.restrict_to_workspace", "true or false"),
+        ],
+    )
+    def test_bad_values(self, home: Path, text: str, key: str, allowed: str) -> None:
+        found = problem(home, text)
+        assert (found.key, found.allowed) == (key, allowed)
+
+
 class TestReferences:
     def test_what_may_be_named(self, home: Path) -> None:
         text = LAB + '[models.aliases]\na = "lab/m-1"\nb = "a"\n[pools]\np = ["b", "offline/any", "openai/gpt-9"]\n'
         for model in ("lab/m-1", "a", "b", "p", "offline/any", "openai/x"):
             assert load(home, text + f'[agent]\nmodel = "{model}"').default_model == model
 
+    def test_a_model_that_anybody_may_offer(self, home: Path) -> None:
+        """BA-073: its id alone, of a provider here or of the registry; then the cheapest offer can be asked."""
+        text = LAB.replace("m-1", "org/m-1") + '[pools]\np = ["org/m-1"]\n'
+        text += '[models.aliases]\na = "org/m-1"\nb = "gpt-6.1-sol"\n'
+        for model in ("org/m-1", "a", "b", "p"):
+            assert load(home, text + f'[agent]\nmodel = "{model}"').default_model == model
+        assert problem(home, text.replace('a = "org/m-1"', 'a = "org/m-2"')).key == "models.aliases.a"
+
     @pytest.mark.parametrize(
         ("text", "key", "message"),
         [
-            ('[agent]\nmodel = "smart"', "agent.model", '"smart": no alias has this name'),
+            ('[agent]\nmodel = "smart"', "agent.model", '"smart": no alias and no model has this name'),
             (
                 '[agent]\nmodel = "laab/m-1"',
                 "agent.model",
@@ -532,7 +909,7 @@ class TestReferences:
             ),
             ('[agent]\nmodel = "lab/"', "agent.model", '"lab/": provider "lab" has no model ""'),
             ('[pools]\np = ["q"]\nq = ["lab/m-1"]', "pools.p[0]", '"q": a pool cannot be named here'),
-            ('[models.aliases]\na = "x"', "models.aliases.a", '"x": no alias has this name'),
+            ('[models.aliases]\na = "x"', "models.aliases.a", '"x": no alias and no model has this name'),
         ],
     )
     def test_what_is_not_there(self, home: Path, text: str, key: str, message: str) -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger("skynet.gateway.runs")
 def _restore_root() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = tuple(root.handlers), root.level
-    quiet = {name: logging.getLogger(name).level for name in logs._QUIET}
+    levels = {name: logging.getLogger(name).level for name in (*logs._OWN, *logs._LOUD)}
     yield
     for handler in tuple(root.handlers):
         root.removeHandler(handler)
@@ -32,7 +32,7 @@ def _restore_root() -> Iterator[None]:
     for handler in handlers:
         root.addHandler(handler)
     root.setLevel(level)
-    for name, old in quiet.items():
+    for name, old in levels.items():
         logging.getLogger(name).setLevel(old)
     logging.captureWarnings(False)
 
@@ -137,6 +137,18 @@ def test_a_message_cannot_forge_a_line(tmp_path: Path) -> None:
     assert len(lines_of(tmp_path / "skynet.log")) == 1
 
 
+def test_an_exception_cannot_forge_a_line() -> None:
+    stream = io.StringIO()
+    configure_logging("info", stream=stream)
+    try:
+        raise ValueError("x\n12:00:00 error auth: forged\x1b[2J")
+    except ValueError:
+        log.exception("it failed")
+    first, *others = stream.getvalue().splitlines()
+    assert first.endswith("it failed")
+    assert others and all(line.startswith("  ") for line in others) and "\x1b" not in stream.getvalue()
+
+
 def test_a_lone_surrogate_is_written(tmp_path: Path) -> None:
     configure_logging("info", tmp_path / "skynet.log", stream=io.StringIO())
     log.info("file %s", "a\udcff")
@@ -173,7 +185,35 @@ def test_a_second_call_replaces_the_first(tmp_path: Path) -> None:
     assert (tmp_path / "a.log").read_text() == "" and len(lines_of(tmp_path / "b.log")) == 1
 
 
-def test_noisy_libraries_keep_to_warnings(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["debug", "info", "error"])
+def test_libraries_are_heard_from_warnings_on(tmp_path: Path, level: str) -> None:
+    configure_logging(level, tmp_path / "skynet.log", stream=io.StringIO())
+    for name in ("asyncio", "uvicorn.error", "websockets.server", "aiosqlite", "google.auth", "urllib3.connectionpool"):
+        logging.getLogger(name).debug("a token")
+        logging.getLogger(name).info("a token")
+        logging.getLogger(name).error("broken")
+    assert [line["1"] for line in lines_of(tmp_path / "skynet.log")] == ["broken"] * 6
+
+
+def test_debug_does_not_write_down_the_credentials_that_aws_gives(tmp_path: Path) -> None:
+    from botocore.parsers import create_parser  # type: ignore[import-untyped]
+    from botocore.session import Session  # type: ignore[import-untyped]
+
     configure_logging("debug", tmp_path / "skynet.log", stream=io.StringIO())
-    logging.getLogger("asyncio").debug("Using selector: EpollSelector")
-    assert (tmp_path / "skynet.log").read_text() == ""
+    shape = Session().get_service_model("sts").operation_model("AssumeRole").output_shape
+    body = b"<AssumeRoleResponse><AssumeRoleResult><Credentials><SecretAccessKey>hush</SecretAccessKey></Credentials>"
+    body += b"</AssumeRoleResult></AssumeRoleResponse>"
+    answer = create_parser("query").parse({"body": body, "headers": {}, "status_code": 200}, shape)
+    assert answer["Credentials"]["SecretAccessKey"] == "hush"
+    log.debug("the gateway's own")
+    assert "hush" not in (tmp_path / "skynet.log").read_text()
+    assert [line["1"] for line in lines_of(tmp_path / "skynet.log")] == ["the gateway's own"]
+
+
+async def test_debug_does_not_write_down_what_is_stored(tmp_path: Path) -> None:
+    from skynet_memory.database import Database
+
+    configure_logging("debug", tmp_path / "skynet.log", stream=io.StringIO())
+    async with Database(tmp_path / "x.db") as db, db.transaction() as tx:
+        await tx.execute("SELECT ?", ("what somebody said",))
+    assert "what somebody said" not in (tmp_path / "skynet.log").read_text()

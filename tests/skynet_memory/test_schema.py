@@ -1,9 +1,12 @@
 import pytest
 
 from skynet_memory.database import Database
-from skynet_memory.migrations import migrate
+from skynet_memory.ids import UserId
+from skynet_memory.migrations import Component, migrate
 from skynet_memory.schema import COMPONENT
+from skynet_memory.usage import UsageStore
 from skynet_users.schema import COMPONENT as USER_TABLES
+from tests.skynet_memory.support import add_person
 
 SHARED = {"migrations", "users"}
 
@@ -37,3 +40,18 @@ def test_migrations_are_numbered_in_order(component: object) -> None:
     numbers = [migration.__name__.split("_")[0] for migration in component.migrations]  # type: ignore[attr-defined]
     assert numbers == [f"m{number:03}" for number in range(1, len(numbers) + 1)]
     assert all(migration.__doc__ for migration in component.migrations)  # type: ignore[attr-defined]
+
+
+async def test_what_was_spent_before_more_of_it_was_kept_still_counts(empty: Database) -> None:
+    await migrate(empty, [USER_TABLES, Component(COMPONENT.name, COMPONENT.migrations[:4])])
+    await add_person(empty, UserId("ada"))
+    await empty.write(
+        lambda tx: tx.execute(
+            "INSERT INTO usage (owner, key, session_id, run_id, provider, model, input, output, cache_read,"
+            " cache_write, cost_microusd, at_ms) VALUES ('ada', 'k', 's', 'r', 'lab', 'm-1', 10, 5, 2, 1, 100, 7)"
+        )
+    )
+    assert await migrate(empty, [USER_TABLES, COMPONENT]) == len(COMPONENT.migrations) - 4
+    totals = await UsageStore(empty).totals(UserId("ada"), 0, 10)
+    assert (totals.cost_microusd, totals.cost_parts, totals.total) == (100, (0, 0, 0, 0), 18)
+    assert (totals.calls, totals.estimated_calls) == (1, 0)

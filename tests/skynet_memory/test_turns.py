@@ -278,3 +278,48 @@ class TestInterrupted:
         await SessionStore(store).delete(ada, key(ada))
         assert len(await turns.close_unfinished(T0)) == 1
         assert await store.fetchall("SELECT 1 FROM entries") == []
+
+
+async def add(turns: TurnStore, owner: UserId, run_id: RunId, *texts: str, kind: str = "chat") -> None:
+    entries = [said("assistant", text) for text in texts]
+    await turns.add(owner=owner, kind=kind, run_id=run_id, entries=entries, usage=[usage(10, 5)], now_ms=T0)
+
+
+async def test_a_turn_that_goes_on_is_stored_as_far_as_it_came(store: Database, turns: TurnStore, ada: UserId) -> None:
+    run_id, begun = await begin(turns, ada, "hello")
+    await add(turns, ada, run_id, "one", "two")
+    assert await texts(store, ada, begun.session.session_id) == ["hello", "one", "two"]
+    session = await SessionStore(store).get(ada, key(ada))
+    assert session is not None and (session.input_tokens, session.output_tokens) == (10, 5)
+    assert not session.system_sent
+    session = await finish(turns, ada, run_id, "three")
+    assert await texts(store, ada, session.session_id) == ["hello", "one", "two", "three"]
+    with pytest.raises(RunNotOpen):
+        await add(turns, ada, run_id, "late")
+    assert await texts(store, ada, session.session_id) == ["hello", "one", "two", "three"]
+
+
+async def test_another_person_cannot_go_on_with_a_turn(
+    store: Database, turns: TurnStore, ada: UserId, ben: UserId
+) -> None:
+    run_id, begun = await begin(turns, ada, "hello")
+    with pytest.raises(RunNotOpen):
+        await add(turns, ben, run_id, "mine")
+    assert await texts(store, ada, begun.session.session_id) == ["hello"]
+
+
+async def test_a_turn_that_goes_on_after_its_session_was_deleted(
+    store: Database, turns: TurnStore, ada: UserId
+) -> None:
+    run_id, begun = await begin(turns, ada, "hello")
+    assert await SessionStore(store).delete(ada, key(ada))
+    await add(turns, ada, run_id, "one")
+    assert await texts(store, ada, begun.session.session_id) == []
+    assert len(await store.fetchall("SELECT 1 FROM usage")) == 1
+
+
+async def test_what_a_killed_process_had_stored_of_a_turn_stays(store: Database, turns: TurnStore, ada: UserId) -> None:
+    run_id, begun = await begin(turns, ada, "hello")
+    await add(turns, ada, run_id, "one")
+    assert [run.run_id for run in await turns.close_unfinished(T0)] == [run_id]
+    assert (await texts(store, ada, begun.session.session_id))[:2] == ["hello", "one"]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from skynet_memory.database import Database
@@ -56,8 +58,28 @@ async def test_days_are_those_of_the_asked_offset(usage: UsageStore, ada: UserId
 
 
 async def test_totals(usage: UsageStore, ada: UserId) -> None:
+    """BA-070."""
     everything = await usage.totals(ada, 0, NOON + 2 * DAY_MS)
     assert everything == totals(3, 150, unpriced=1)
     assert everything.total == 3 * 18
     assert await usage.totals(ada, 0, NOON + 2 * DAY_MS, key=key(ada, "b")) == totals(1, 50)
     assert await usage.totals(ada, 0, 1) == totals(0, 0)
+
+
+async def test_parts_of_the_cost_and_the_share_of_the_cache(store: Database, ada: UserId) -> None:
+    turns = TurnStore(store)
+    run_id, _ = await begin(turns, ada)
+    await finish(turns, ada, run_id, records=[replace(record(NOON, 100), cost_parts=(70, 20, 7, 3)), record(NOON, 1)])
+    totals = await UsageStore(store).totals(ada, 0, NOON + 1)
+    assert (totals.cost_microusd, totals.cost_parts) == (101, (70, 20, 7, 3))
+    assert totals.cache_share == 4 / 26
+    assert totals.estimated_calls == 0
+    assert (await UsageStore(store).totals(ada, 0, 1)).cache_share == 0
+
+
+async def test_what_is_estimated_is_known(store: Database, ada: UserId) -> None:
+    turns = TurnStore(store)
+    run_id, _ = await begin(turns, ada)
+    await finish(turns, ada, run_id, records=[replace(record(NOON, 100), estimated=True), record(NOON, 1)])
+    totals = await UsageStore(store).totals(ada, 0, NOON + 1)
+    assert (totals.calls, totals.estimated_calls) == (2, 1)

@@ -32,11 +32,13 @@ def refusal(method: str, role: str, scopes: tuple[str, ...]) -> str | None:
 
 
 def test_hello_names_openclaws_92_methods_in_its_order_and_then_ours():
-    assert len(LISTED_METHODS) == 93
+    assert len(LISTED_METHODS) == 98
     assert LISTED_METHODS[:4] == ("health", "doctor.memory.status", "logs.tail", "channels.status")
-    assert LISTED_METHODS[-5:] == ("browser.request", "chat.history", "chat.abort", "chat.send", "ping")
+    assert LISTED_METHODS[-9:-5] == ("chat.history", "chat.abort", "chat.send", "ping")
+    assert LISTED_METHODS[-5:-3] == ("agent.status", "agent.model")
+    assert LISTED_METHODS[-3:] == ("providers.list", "providers.test", "providers.models")
     assert {name for name, spec in METHODS.items() if not spec.listed} == HIDDEN
-    assert len(METHODS) == 103
+    assert len(METHODS) == 108
     assert all(name == spec.name for name, spec in METHODS.items())
 
 

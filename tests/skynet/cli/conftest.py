@@ -17,7 +17,7 @@ from typing import IO
 import pytest
 
 from skynet.cli import run_command
-from skynet.config import PROVIDER_REGISTRY
+from skynet_agent.registry import REGISTRY
 
 TIMEOUT_S = 30.0
 SKYNET = (sys.executable, "-m", "skynet.cli")
@@ -49,7 +49,7 @@ Skynet = Callable[..., Outcome]
 
 def is_personal(variable: str) -> bool:
     """Whether it is a setting or a provider's key of whoever runs the tests."""
-    return variable.startswith("SKYNET_") or variable in {row.key_variable for row in PROVIDER_REGISTRY}
+    return variable.startswith("SKYNET_") or any(variable in known.variables for known in REGISTRY)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:

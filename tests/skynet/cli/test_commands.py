@@ -34,6 +34,8 @@ class TestStatus:
         assert f"gateway\t{gateway.url} (running)\nversion\t" in outcome.out
         assert f"state\t{gateway.home}" in outcome.out
         assert "mock-1" in outcome.out
+        assert "prompt\tbuilt-in prompt\nproviders\t1\n" in outcome.out
+        assert re.search(r"last 30 days\t\d+ tokens, \d+% of the input cached, \$\d", outcome.out)
 
     def test_for_a_script(self, skynet: Skynet, gateway: RunningGateway) -> None:
         facts = json.loads(skynet("status", "--json").out)
@@ -94,6 +96,42 @@ class TestAgent:
             process.send_signal(signal.SIGINT)
             assert process.wait(TIMEOUT_S) == Exit.INTERRUPTED
         eventually(lambda: json.loads(skynet("sessions", "list", "--search", session, "--json").out)["count"] == 1)
+
+
+class TestProviders:
+    """More of them are in ``test_providers``."""
+
+    def test_those_that_could_be_used_are_listed_with_how(self, skynet: Skynet) -> None:
+        first, *known = [line.split("\t") for line in skynet("providers", "list").out.splitlines()]
+        assert first[0] == "mock"
+        assert {row[1] for row in known} == {"not configured"}
+        how = {row[0]: row[2] for row in known}
+        assert how["anthropic"] == "set ANTHROPIC_API_KEY"
+        assert how["qwen"] == "run skynet providers login qwen"
+        assert how["copilot"] == "run skynet providers login copilot"
+        assert how["ollama"] == "add [providers.ollama]"
+
+    def test_asking_for_a_model_of_one(self, skynet: Skynet) -> None:
+        result = json.loads(skynet("providers", "test", "mock", "--model", "mock-2", "--json").out)
+        assert [(row["provider"], row["ok"]) for row in result["results"]] == [("mock", True)]
+        outcome = skynet("providers", "test", "--model", "mock-2")
+        assert (outcome.code, outcome.out) == (Exit.FAILED, "")
+        assert "model needs a provider" in outcome.err
+
+
+class TestModels:
+    def test_for_a_person(self, skynet: Skynet) -> None:
+        outcome = skynet("models", "list")
+        assert outcome.code == Exit.OK
+        assert outcome.out == "mock/mock-1\tdefault\t\ttools\tunknown\nmock/mock-2\t\t\ttools\tunknown\n"
+
+    def test_for_a_script(self, skynet: Skynet) -> None:
+        facts = json.loads(skynet("models", "list", "--json").out)
+        assert (facts["default"], facts["aliases"], facts["pools"]) == ("mock/mock-1", {}, {})
+        assert [(model["provider"], model["id"]) for model in facts["models"]] == [
+            ("mock", "mock-1"),
+            ("mock", "mock-2"),
+        ]
 
 
 class TestSessions:

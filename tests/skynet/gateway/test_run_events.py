@@ -14,6 +14,7 @@ from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.connection import Connection
 from skynet.gateway.keys import render_key
 from skynet.gateway.run_events import COALESCE_S, RunEvents
+from skynet_agent.messages import TextBlock, ToolCallBlock, ToolResultMessage
 from skynet_memory.ids import AgentId, ConnId, Role, RunId, SessionKey, UserId
 from skynet_memory.keys import build_key
 from skynet_protocol.events import assistant_message
@@ -28,19 +29,23 @@ NOW_MS = 1_700_000_000_000
 class Listener:
     """A ready connection of Ada's that keeps what it is sent, and when."""
 
-    def __init__(self, conn_id: str, form: str = "", scopes: tuple[str, ...] = ("operator.read",)) -> None:
+    def __init__(
+        self, conn_id: str, form: str = "", scopes: tuple[str, ...] = ("operator.read",), caps: tuple[str, ...] = ()
+    ) -> None:
         self.conn_id = ConnId(conn_id)
         self.caller = Caller(user_id=ADA, role=Role.USER, scopes=frozenset(scopes), correlation_id=conn_id)
         self.frames: list[dict[str, Any]] = []
         self.droppable: list[bool] = []
         self.times: list[float] = []
+        self.caps = frozenset(caps)
         self._form = form
 
     def form_of(self, key: SessionKey) -> str:
         return self._form or render_key(key)
 
-    def send_event(self, frame: Callable[[int], bytes], *, droppable: bool) -> None:
+    def send_event(self, frame: Callable[[int], bytes], *, droppable: bool, numbered: bool = True) -> None:
         self.frames.append(json.loads(frame(len(self.frames) + 1)))
+        assert numbered == ("seq" in self.frames[-1])
         self.droppable.append(droppable)
         self.times.append(asyncio.get_running_loop().time())
 
@@ -63,7 +68,13 @@ def text_of(payload: dict[str, Any]) -> str:
 class Stage:
     """A run's events, and who listens."""
 
-    def __init__(self, *listeners: Listener, with_session_key: bool = True) -> None:
+    def __init__(
+        self,
+        *listeners: Listener,
+        with_session_key: bool = True,
+        settings: dict[str, str] | None = None,
+        watchers: set[ConnId] | None = None,
+    ) -> None:
         self.listeners = listeners or (Listener("1"),)
         broadcaster = Broadcaster()
         for listener in self.listeners:
@@ -75,6 +86,8 @@ class Stage:
             key=KEY,
             run_id=RunId("run"),
             with_session_key=with_session_key,
+            watchers={each.conn_id for each in self.listeners} if watchers is None else watchers,
+            settings=settings or {},
             clock=lambda: next(clock),
         )
 
@@ -172,9 +185,11 @@ async def test_agent_deltas_are_the_text_and_the_final_has_all_of_it(
 
 @pytest.mark.parametrize("end", ["ended", "failed", "aborted"])
 async def test_nothing_follows_the_end(end: str) -> None:
-    stage = Stage()
+    stage = Stage(settings={"reasoningLevel": "stream"})
+    stage.events.add_thinking("hm")
     stage.events.add_text("a")
     stage.events.add_text("b")  # waits for its interval
+    stage.events.add_thinking(" so")
     message = assistant_message("ab", NOW_MS)
     if end == "ended":
         stage.events.ended(NOW_MS, message)
@@ -260,3 +275,107 @@ async def test_each_connection_gets_the_key_as_it_holds_it() -> None:
     ]
     assert without_key[0] == without_key[1]
     assert not blind.frames
+
+
+CALL = ToolCallBlock(id="c1", name="look", arguments={"at": "sky"})
+RESULT = ToolResultMessage("c1", "look", [TextBlock("blue")], False, NOW_MS)
+
+
+def tool_data(listener: Listener) -> list[dict[str, Any]]:
+    return [payload["data"] for payload in listener.of("agent") if payload["stream"] == "tool"]
+
+
+async def test_what_tools_do_is_told_to_those_who_watch_and_can_show_it() -> None:
+    """OPENCLAW-V3 7.3: no frame number, and no output unless the session is verbose."""
+    watching, plain, stranger = (
+        Listener("1", caps=("tool-events",)),
+        Listener("2"),
+        Listener("3", caps=("tool-events",)),
+    )
+    stage = Stage(watching, plain, stranger, watchers={watching.conn_id, plain.conn_id, ConnId("gone")})
+    stage.events.started(NOW_MS)
+    stage.events.tool_started(CALL)
+    stage.events.tool_updated(CALL, "bl")
+    stage.events.tool_ended(CALL, RESULT)
+    stage.events.ended(NOW_MS, None)
+    assert tool_data(watching) == [
+        {"phase": "start", "name": "look", "toolCallId": "c1", "args": {"at": "sky"}},
+        {"phase": "update", "name": "look", "toolCallId": "c1"},
+        {"phase": "result", "name": "look", "toolCallId": "c1", "isError": False},
+    ]
+    assert [payload["seq"] for payload in watching.of("agent")] == [1, 2, 3, 4, 5]
+    assert not tool_data(plain)
+    assert not tool_data(stranger)
+
+
+async def test_a_verbose_session_shows_what_tools_gave() -> None:
+    listener = Listener("1", caps=("tool-events",))
+    stage = Stage(listener, settings={"verboseLevel": "full"})
+    stage.events.tool_updated(CALL, "bl")
+    stage.events.tool_ended(CALL, RESULT)
+    update, result = tool_data(listener)
+    assert update["partialResult"] == {"content": [{"type": "text", "text": "bl"}]}
+    assert result["result"] == {"content": [{"type": "text", "text": "blue"}]}
+
+
+async def test_the_text_begins_anew_with_each_message_of_a_turn() -> None:
+    stage = Stage()
+    stage.events.add_text("let me")
+    stage.events.add_text(" look")
+    stage.events.next_message()
+    stage.events.add_text("blue")
+    stage.events.ended(NOW_MS, assistant_message("blue", NOW_MS))
+    assert [(data["text"], data["delta"]) for data in stage.seen.assistant] == [
+        ("let me", "let me"),
+        ("let me look", " look"),
+        ("blue", "blue"),
+    ]
+
+
+@pytest.mark.parametrize(("level", "told"), [("stream", ["hm", "hm so"]), ("on", []), ("off", [])])
+async def test_thinking_is_streamed_where_the_session_wants_it(level: str, told: list[str]) -> None:
+    stage = Stage(settings={"reasoningLevel": level})
+    stage.events.add_thinking("hm")
+    stage.events.add_thinking(" so")
+    stage.events.ended(NOW_MS, None)
+    assert [data["text"] for data in thoughts(stage.seen)] == told
+
+
+def thoughts(listener: Listener) -> list[dict[str, Any]]:
+    return [payload["data"] for payload in listener.of("agent") if payload["stream"] == "thinking"]
+
+
+async def test_long_thinking_is_told_together_and_before_the_words_that_follow_it() -> None:
+    """Each delta carries all of it, so one a token would fill the connection of whoever watches."""
+    stage = Stage(settings={"reasoningLevel": "stream"})
+    for _ in range(1000):
+        stage.events.add_thinking("hm ")
+    assert [data["delta"] for data in thoughts(stage.seen)] == ["hm "]
+    stage.events.add_text("so")
+    assert [data["delta"] for data in thoughts(stage.seen)] == ["hm ", 999 * "hm "]
+    assert [p["stream"] for p in stage.seen.of("agent")] == ["thinking", "thinking", "assistant"]
+    stage.events.add_thinking("more")
+    stage.events.next_message()
+    stage.events.add_thinking("else")
+    stage.events.ended(NOW_MS, None)
+    assert [data["text"] for data in thoughts(stage.seen)[2:]] == [1000 * "hm " + "more", "else"]
+
+
+async def test_who_reads_only_chat_sees_all_that_was_said_before_a_tool() -> None:
+    """The final has the last message alone."""
+    stage = Stage()
+    stage.events.add_text("let me")
+    stage.events.add_text(" look")
+    stage.events.next_message()
+    stage.events.next_message()
+    assert stage.seen.deltas == ["let me", "let me look"]
+    stage.events.ended(NOW_MS, None)
+
+
+async def test_a_shortened_conversation_is_told() -> None:
+    stage = Stage()
+    stage.events.shortened()
+    assert [(p["stream"], p["data"]) for p in stage.seen.of("agent")] == [
+        ("compaction", {"phase": "start"}),
+        ("compaction", {"phase": "end", "willRetry": True}),
+    ]

@@ -4,165 +4,39 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.runs import (
     MAX_QUEUED,
     REMEMBERED_MS,
     REMEMBERED_RUNS,
-    Inbound,
     Repeat,
     Run,
     RunEnded,
     RunKind,
-    RunResult,
-    Runs,
 )
-from skynet.supervisor import Supervisor
 from skynet_agent.events import ModelEvent, TextDelta
-from skynet_agent.messages import TextBlock, text_of
-from skynet_agent.providers import ModelInfo, ProviderRow
-from skynet_agent.router import Router
+from skynet_agent.messages import text_of
+from skynet_agent.requests import ModelOptions
 from skynet_memory.database import Database, Statements
 from skynet_memory.errors import StorageUnavailable
-from skynet_memory.ids import AgentId, Role, RunId, SessionId, UserId, new_id, now_ms
+from skynet_memory.ids import AgentId, RunId, now_ms
 from skynet_memory.keys import build_key
-from skynet_memory.migrations import migrate
-from skynet_memory.schema import COMPONENT as MEMORY_TABLES
-from skynet_memory.sessions import SessionChanges, SessionStore
-from skynet_memory.transcripts import TranscriptStore
+from skynet_memory.sessions import SessionChanges
 from skynet_memory.turns import TurnRepeated, TurnStore
 from skynet_protocol.errors import RequestError
-from skynet_users.caller import Caller
-from skynet_users.people import UserStore
-from skynet_users.schema import COMPONENT as USER_TABLES
-from tests.support.model_server import ModelServer
+from tests.skynet.gateway.stage import Stage, answering, end_of, open_stage
 from tests.support.polling import until
-
-
-@dataclass
-class Stage:
-    """``runs`` and what is behind them; ``ada`` and ``ben`` are people."""
-
-    runs: Runs
-    db: Database
-    sessions: SessionStore
-    transcripts: TranscriptStore
-    turns: TurnStore
-    tasks: Supervisor
-    models: ModelServer
-    ada: UserId
-    ben: UserId
-    now_ms: int
-
-    def inbound(self, text: str, run_id: str = "", *, who: UserId | None = None, **fields: Any) -> Inbound:
-        user = who or self.ada
-        name = fields.pop("name", "main")
-        caller = Caller(user_id=user, role=Role.USER, scopes=frozenset(), correlation_id="c")
-        values: dict[str, Any] = {
-            "caller": caller,
-            "key": build_key(user, AgentId("main"), name),
-            "run_id": RunId(run_id or new_id()),
-            "kind": "chat",
-            "content": (TextBlock(text=text),),
-            "wire_key": name,
-        }
-        return Inbound(**(values | fields))
-
-    async def submit(self, text: str, run_id: str = "", **fields: Any) -> Run:
-        """A message that is new."""
-        run = await self.runs.submit(self.inbound(text, run_id, **fields))
-        assert isinstance(run, Run)
-        return run
-
-    async def end(self, text: str, run_id: str = "", **fields: Any) -> RunResult:
-        return await end_of(await self.submit(text, run_id, **fields))
-
-    async def said(self, name: str = "main", who: UserId | None = None) -> list[str]:
-        """Every message of a session, an error's words in place of its text."""
-        owner = who or self.ada
-        session = await self.sessions.get(owner, build_key(owner, AgentId("main"), name))
-        return [] if session is None else await self.transcript(session.session_id, owner)
-
-    async def transcript(self, session_id: SessionId, owner: UserId | None = None) -> list[str]:
-        messages = [
-            json.loads(entry.payload)
-            for entry in await self.transcripts.history(owner or self.ada, session_id, limit=1000)
-        ]
-        return [
-            "".join(block["text"] for block in message["content"]) or message.get("errorMessage", "")
-            for message in messages
-        ]
-
-    async def open_runs(self) -> int:
-        rows = await self.db.fetchall("SELECT count(*) FROM dedupe WHERE status = 'running'")
-        return int(rows[0][0])
-
-    async def fill(self) -> None:
-        """The disk is full: no page can be added to the file."""
-        await self.db.write(lambda tx: tx.fetchone("PRAGMA max_page_count = 1"))
-
-    async def make_room(self) -> None:
-        await self.db.write(lambda tx: tx.fetchone("PRAGMA max_page_count = 1000000"))
-
-
-@asynccontextmanager
-async def open_stage(home: Path) -> AsyncIterator[Stage]:
-    async with ModelServer() as models, Database(home / "skynet.db") as db, Supervisor() as tasks:
-        await migrate(db, [USER_TABLES, MEMORY_TABLES])
-        users, sessions, transcripts, turns = UserStore(db), SessionStore(db), TranscriptStore(db), TurnStore(db)
-        row = ProviderRow(name="mock", base_url=models.url, models=(ModelInfo(id="mock-1", context_window=128_000),))
-        router = Router([row])
-        ada, ben = await users.add("Ada", Role.USER), await users.add("Ben", Role.USER)
-        stage: Stage
-        async with Runs(
-            turns=turns,
-            sessions=sessions,
-            transcripts=transcripts,
-            router=router,
-            broadcaster=Broadcaster(),
-            tasks=tasks,
-            system_events=SystemEvents(),
-            timeout_s=60.0,
-            clock=lambda: stage.now_ms,
-        ) as runs:
-            stage = Stage(
-                runs=runs,
-                db=db,
-                sessions=sessions,
-                transcripts=transcripts,
-                turns=turns,
-                tasks=tasks,
-                models=models,
-                ada=ada.id,
-                ben=ben.id,
-                now_ms=now_ms(),
-            )
-            yield stage
-        await router.aclose()
+from tests.support.script import without_session
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     async with open_stage(tmp_path) as opened:
         yield opened
-
-
-async def end_of(run: Run) -> RunResult:
-    async with asyncio.timeout(10):
-        return await run.wait()
-
-
-async def answering(run: Run) -> None:
-    """Return when the model is at work on ``run``."""
-    await until(lambda: run.started_at_ms, "the run leaves its lane")
 
 
 # Accepting
@@ -183,7 +57,8 @@ async def test_a_run_has_one_result_for_everybody_who_waits(stage: Stage) -> Non
     first, second, known = await asyncio.gather(
         end_of(run), end_of(run), stage.runs.result(stage.ada, run.run_id, timeout_s=10)
     )
-    assert first is second is known
+    assert first is second
+    assert known is not None and (known.status, known.message) == (first.status, first.message)
     assert (first.status, text_of(first.message), first.error) == ("ok", "hello there", "")
     assert (first.usage.input, first.usage.output) == (100, 2)
     assert first.started_at_ms <= first.ended_at_ms
@@ -323,11 +198,33 @@ async def test_the_model_sees_each_answer_after_its_message_and_nothing_that_wai
         await end_of(run)
     await stage.end("say=last")
     seen = [
-        [part["content"].removeprefix("first=20 say=") for part in body["messages"][1:]] for body in stage.models.bodies
+        [without_session(part["content"]).removeprefix("first=20 say=") for part in body["messages"][1:]]
+        for body in stage.models.bodies
     ]
     assert seen == [
         [name for n in range(count) for name in (f"a{n}", f"a{n}")] + [f"a{count}"] for count in range(4)
     ] + [[name for n in range(4) for name in (f"a{n}", f"a{n}")] + ["say=last"]]
+
+
+async def test_an_entry_that_cannot_be_read_is_left_out(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    run = await stage.submit("say=a")
+    await end_of(run)
+    entry = await stage.transcripts.append(stage.ada, run.key, b'{"role":"oracle","content":"of a newer version"}')
+    assert (await stage.end("say=b")).status == "ok"
+    told = [without_session(part["content"]) for part in stage.models.bodies[-1]["messages"][1:]]
+    assert told == ["say=a", "a", "say=b"]
+    assert entry.id in caplog.text
+
+
+async def test_a_message_is_numbered_as_long_as_the_number_is_known(stage: Stage) -> None:
+    for number in range(3):
+        run = await stage.submit(f"say={number}")
+        await end_of(run)
+        assert f"Message {number + 1} of this session" in stage.models.bodies[-1]["messages"][-1]["content"]
+    await stage.transcripts.truncate_view(stage.ada, run.key, 2)
+    await stage.end("say=x")
+    assert [part["role"] for part in stage.models.bodies[-1]["messages"]] == ["system", "user", "assistant", "user"]
+    assert "of this session" not in stage.models.bodies[-1]["messages"][-1]["content"]
 
 
 async def test_a_message_that_is_stored_while_another_begins_is_not_part_of_it(stage: Stage) -> None:
@@ -403,6 +300,17 @@ async def test_a_model_that_fails_is_a_result_not_an_exception(stage: Stage) -> 
     assert result.exception is not None
     assert result.error
     assert await stage.said() == ["fail=400", result.error]
+
+
+@pytest.mark.parametrize(("text", "told"), [("say=x", 0), ("fail-once=500 say=x", 1), ("fail=500", 1), ("cut=1", 1)])
+async def test_the_kept_answer_tells_who_failed(stage: Stage, text: str, told: int) -> None:
+    """BA-072. A failure that came several times is told once."""
+    result = await stage.end(text, "k", kind="agent")
+    known = await stage.turns.lookup(stage.ada, "agent", RunId("k"))
+    assert known is not None and known.response is not None
+    tried = json.loads(known.response)["result"]["meta"]["agentMeta"].get("tried", [])
+    assert [(each["provider"], each["model"]) for each in tried] == [("mock", "mock-1")] * told
+    assert [each["error"] for each in tried] == [attempt.message for attempt in result.tried]
 
 
 async def test_out_of_time(stage: Stage) -> None:
@@ -485,6 +393,23 @@ async def test_a_reply_that_fails(stage: Stage) -> None:
     result = await stage.end("/think wild", reply=reply)
     assert (result.status, result.error) == ("error", "no such level")
     assert (await stage.end("say=x")).status == "ok"
+    assert await stage.said() == ["say=x", "x"]
+
+
+async def test_a_command_that_fails_is_nobodys_answer(stage: Stage) -> None:
+    """What was said while it waited is told with the answers that it got."""
+
+    async def reply() -> str:
+        raise RequestError("no such level")
+
+    runs = [await stage.submit("first=50 say=a0")]
+    runs.append(await stage.submit("/think wild", reply=reply))
+    runs += [await stage.submit(f"say=a{n}") for n in (1, 2)]
+    for run in runs:
+        await end_of(run)
+    await stage.end("say=last")
+    told = [without_session(part["content"]) for part in stage.models.bodies[-1]["messages"][1:]]
+    assert told == ["first=50 say=a0", "a0", "say=a1", "a1", "say=a2", "a2", "say=last"]
 
 
 async def test_a_session_that_goes_away_under_its_run(stage: Stage) -> None:
@@ -505,6 +430,15 @@ async def test_an_answer_goes_to_the_transcript_its_message_is_in(stage: Stage) 
     await end_of(run)
     assert await stage.transcript(before) == ["first=50 say=x", "x"]
     assert await stage.said() == []
+
+
+@pytest.mark.parametrize(("limit", "asked", "told"), [(None, None, None), (500, None, 500), (500, 70, 70)])
+async def test_answers_are_as_long_as_configured(
+    tmp_path: Path, limit: int | None, asked: int | None, told: int | None
+) -> None:
+    async with open_stage(tmp_path, max_output_tokens=limit) as stage:
+        await stage.end("say=x", options=ModelOptions(max_tokens=asked))
+        assert stage.models.bodies[-1].get("max_tokens") == told
 
 
 # Storage that fails
@@ -541,6 +475,24 @@ async def test_an_end_that_cannot_be_stored_is_told_and_stored_when_there_is_roo
     known = await stage.turns.lookup(stage.ada, "chat", RunId("k"))
     assert isinstance(known, TurnRepeated)
     assert known.status == "error"
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_waits_behind_an_end_without_room_can_be_stopped(stage: Stage, together: bool) -> None:
+    """Else a session could not be reset before there is room."""
+    run = await stage.submit("big=200000 hang")
+    await until(lambda: text_of(run.draft.message("stop")), "the answer comes")
+    queued = await stage.submit("say=never")
+    await stage.fill()
+    run.abort("rpc")
+    if not together:
+        await end_of(run)
+    queued.abort("rpc")
+    assert [(await end_of(each)).status for each in (run, queued)] == ["aborted", "aborted"]
+    await stage.make_room()
+    await until(lambda: not stage.runs.active(stage.ada), "the lane is empty")
+    assert len(await stage.said()) == 4
+    assert await stage.open_runs() == 0
 
 
 async def test_a_stop_does_not_wait_for_room(tmp_path: Path) -> None:
@@ -608,6 +560,16 @@ async def test_results_are_remembered_for_a_while(stage: Stage) -> None:
     assert await stage.runs.result(stage.ada, RunId("k"), timeout_s=0) is not None
     stage.now_ms += 2
     assert await stage.runs.result(stage.ada, RunId("k"), timeout_s=0) is None
+
+
+async def test_of_what_is_remembered_the_end_alone_stays_in_memory(stage: Stage) -> None:
+    """What tools gave may be megabytes, and an exception holds on to all that its frames knew."""
+    await stage.end("say=x", "k")
+    await stage.end("fail=400", "bad")
+    for run_id, status in (("k", "ok"), ("bad", "error")):
+        result = await stage.runs.result(stage.ada, RunId(run_id), timeout_s=0)
+        assert result is not None
+        assert (result.status, result.messages, result.exception) == (status, (), None)
 
 
 async def test_so_many_results_are_remembered(stage: Stage) -> None:

@@ -114,9 +114,12 @@ def test_what_is_not_for_showing_is_taken_out(name: str) -> None:
     assert name not in shown(entry({"role": "assistant", "content": "x", name: {"a": 1}, "timestamp": 1}))
 
 
-def test_a_signature_is_taken_out() -> None:
-    block = {"type": "thinking", "thinking": "x", "thinkingSignature": "s"}
-    assert shown(entry({"role": "assistant", "content": [block]}))["content"] == [{"type": "thinking", "thinking": "x"}]
+@pytest.mark.parametrize(
+    "block", [{"type": "thinking", "thinking": "x"}, {"type": "toolCall", "id": "c", "name": "look", "arguments": {}}]
+)
+def test_a_signature_is_taken_out(block: dict[str, Any]) -> None:
+    for name in ("thinkingSignature", "thoughtSignature"):
+        assert shown(entry({"role": "assistant", "content": [{**block, name: "s"}]}))["content"] == [block]
 
 
 def test_an_image_is_left_out_and_its_size_told() -> None:

@@ -1,7 +1,7 @@
 """The HTTP surface over real stores, a real router and the scripted model server, behind a real uvicorn."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,16 @@ from skynet.config.schema import AuthConfig, LimitsConfig
 from skynet.gateway.auth import Authenticator
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.heartbeat import SystemEvents
+from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
 from skynet.http import http_app
 from skynet.supervisor import Supervisor
 from skynet_agent.messages import decode_message
+from skynet_agent.prompt import Prompts
 from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.router import Router
+from skynet_agent.tools import Tool, Toolbox
+from skynet_agent.workspace import Workspace
 from skynet_memory.database import Database
 from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.migrations import migrate
@@ -116,6 +120,8 @@ async def open_surface(
     limits: LimitsConfig | None = None,
     extra_providers: tuple[ProviderRow, ...] = (),
     timeout_s: float = 60,
+    tools: Sequence[Tool] = (),
+    max_tokens: int | None = None,
 ) -> AsyncIterator[Surface]:
     config = GatewayConfig(
         auth=auth or AuthConfig(token=Secret(TOKEN)), limits=limits or LimitsConfig(), origins=("https://app.example",)
@@ -130,7 +136,9 @@ async def open_surface(
             name="mock",
             base_url=models.url,
             api_key=Secret("k"),
-            models=(ModelInfo(id="mock-1", context_window=128_000), ModelInfo(id="mock-2", context_window=128_000)),
+            models=tuple(
+                ModelInfo(id=name, context_window=128_000, input=("text", "image")) for name in ("mock-1", "mock-2")
+            ),
         )
         router = Router([row, *extra_providers], aliases={"fast": "mock/mock-2"}, pools={"any": ("mock/mock-1",)})
         authenticator = Authenticator(
@@ -141,14 +149,20 @@ async def open_surface(
             devices=DeviceStore(db),
             broadcaster=broadcaster,
         )
+        requests = RunRequests(
+            transcripts=transcripts,
+            router=router,
+            system_events=SystemEvents(),
+            toolbox=Toolbox(tools, permits=lambda context, tool: None),
+            prompts=Prompts(Workspace(home)),
+        )
         async with Runs(
             turns=TurnStore(db),
             sessions=SessionStore(db),
-            transcripts=transcripts,
+            requests=requests,
             router=router,
             broadcaster=broadcaster,
             tasks=tasks,
-            system_events=SystemEvents(),
             timeout_s=timeout_s,
         ) as runs:
             app = http_app(
@@ -158,6 +172,7 @@ async def open_surface(
                 database=db,
                 connections=lambda: counts["connections"],
                 limits=config.limits,
+                max_tokens=max_tokens,
                 origins=config.origins,
                 accepting=lambda: counts["accepting"],
             )

@@ -11,9 +11,11 @@ import pytest
 from skynet.config.schema import LimitsConfig
 from skynet_agent.messages import AssistantMessage, ToolResultMessage, UserMessage, text_of
 from skynet_agent.providers import ModelInfo, ProviderRow
-from skynet_memory.ids import Role
+from skynet_memory.ids import Role, SessionKey
 from skynet_memory.secrets import Secret
 from tests.skynet.http.conftest import TOKEN, Surface, open_surface, until
+from tests.support.model_server import ModelServer
+from tests.support.script import without_session
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 
@@ -112,7 +114,8 @@ class TestAnswer:
         assert choice["message"]["content"] is None
         (call,) = choice["message"]["tool_calls"]
         assert (call["type"], call["function"]) == ("function", {"name": "look", "arguments": '{"at":"the sky"}'})
-        assert surface.models.bodies[-1]["tools"] == [TOOL]
+        (sent,) = surface.models.bodies[-1]["tools"]
+        assert TOOL["function"].items() <= sent["function"].items()
         assert surface.models.bodies[-1]["tool_choice"] == "auto"
 
     async def test_streamed_tool_calls(self, surface: Surface) -> None:
@@ -167,13 +170,35 @@ class TestModel:
         assert body["response_format"] == {"type": "json_object"}
         assert 4096 in (body.get("max_tokens"), body.get("max_completion_tokens"))
 
+    async def test_an_answer_is_as_long_as_configured_unless_the_client_says(self, tmp_path: Path) -> None:
+        async with open_surface(tmp_path, max_tokens=9000) as surface:
+            await surface.chat()
+            await surface.chat(max_completion_tokens=70)
+            assert [body["max_tokens"] for body in surface.models.bodies] == [9000, 70]
+
+    async def test_only_a_conversation_that_goes_on_has_a_cache_of_its_own(self, tmp_path: Path) -> None:
+        async with ModelServer() as models:
+            row = ProviderRow(
+                name="keyed", base_url=models.url, models=(ModelInfo(id="m"),), supports_prompt_cache_key=True
+            )
+            async with open_surface(tmp_path, extra_providers=(row,)) as surface:
+                for fields in ({}, {}, {"user": "bob"}, {"user": "bob"}, {"user": "bob"}):
+                    await surface.chat(model="keyed/m", **fields)
+                session = await surface.sessions.get(
+                    surface.owner.id, SessionKey(f"user:{surface.owner.id}:agent:main:openai-user:bob")
+                )
+                assert session is not None
+                keys = [body.get("prompt_cache_key") for body in models.bodies]
+                assert keys == [None, None, None, session.session_id, session.session_id]
+
 
 class TestConversation:
     async def test_a_user_has_one_that_goes_on(self, surface: Surface) -> None:
         await surface.chat("say=one", user="bob")
         await surface.chat("say=two", user="bob")
         sent = [message for message in surface.models.bodies[-1]["messages"] if message["role"] != "system"]
-        assert [(message["role"], message["content"]) for message in sent] == [
+        assert sent[-1]["content"].endswith("\n\n<session>\nChannel: bob\nMessage 2 of this session\n</session>")
+        assert [(message["role"], without_session(message["content"])) for message in sent] == [
             ("user", "say=one"),
             ("assistant", "one"),
             ("user", "say=two"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skynet.gateway.run_answer import RunResult
 from skynet.http.chat_answer import (
     Answer,
     ChunkEncoder,
@@ -20,6 +21,7 @@ from skynet.http.chat_answer import (
 from skynet.http.errors import HttpError
 from skynet_agent.events import ToolCallDelta
 from skynet_agent.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from skynet_memory.ids import RunId
 
 USAGE = Usage(input=10, output=5, cache_read=3, cache_write=2, total=20)
 OPENAI_USAGE = {
@@ -118,6 +120,18 @@ def message(*content: Any, **fields: Any) -> AssistantMessage:
     return AssistantMessage(content=list(content), **values)
 
 
+def result(*messages: AssistantMessage) -> RunResult:
+    return RunResult(
+        run_id=RunId("r"),
+        status="ok",
+        message=messages[-1],
+        messages=messages,
+        session_id="s",
+        started_at_ms=1,
+        ended_at_ms=2,
+    )
+
+
 def complete(answer: Answer) -> dict[str, Any]:
     body = encode_completion(answer, completion_id="chatcmpl_1", created_s=7, model="skynet")
     decoded = json.loads(body)
@@ -126,7 +140,7 @@ def complete(answer: Answer) -> dict[str, Any]:
 
 
 def test_a_whole_answer() -> None:
-    answer = answer_of(message(ThinkingBlock(thinking="hm"), TextBlock(text="hi"), usage=USAGE))
+    answer = answer_of(result(message(ThinkingBlock(thinking="hm"), TextBlock(text="hi"), usage=USAGE)))
     assert answer.source == "p/m/1"
     assert complete(answer) == {
         "id": "chatcmpl_1",
@@ -148,7 +162,7 @@ def test_a_whole_answer() -> None:
 
 def test_tool_calls_of_a_whole_answer() -> None:
     call = ToolCallBlock(id="c", name="look", arguments={"at": [1]})
-    choice = complete(answer_of(message(call, stop_reason="toolUse")))["choices"][0]
+    choice = complete(answer_of(result(message(call, stop_reason="toolUse"))))["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] is None
     assert choice["message"]["tool_calls"] == [
@@ -157,7 +171,7 @@ def test_tool_calls_of_a_whole_answer() -> None:
 
 
 def test_an_answer_without_usage_counts_zero() -> None:
-    answer = answer_of(message(stop_reason="length"))
+    answer = answer_of(result(message(stop_reason="length")))
     assert complete(answer)["usage"]["total_tokens"] == 0
     assert complete(answer)["choices"][0]["finish_reason"] == "length"
     assert complete(answer)["choices"][0]["message"]["content"] == ""
@@ -194,7 +208,7 @@ def kept(**meta: Any) -> bytes:
     agent_meta = {
         "provider": "p",
         "model": "m",
-        "lastCallUsage": {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 2, "total": 20},
+        "usage": {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 2, "total": 20},
     }
     result = {"payloads": [{"text": "hi", "mediaUrl": None}], "meta": {"agentMeta": agent_meta, **meta}}
     return json.dumps({"runId": "r", "status": "ok", "result": result}).encode()

@@ -19,6 +19,7 @@ from skynet_agent.messages import (
     UserMessage,
     encode_message,
 )
+from skynet_agent.requests import OneTool, ToolDefinition
 
 NOW = 1_700_000_000_000
 USER = {"role": "user", "content": "hello"}
@@ -137,7 +138,7 @@ def test_other_parts_are_refused(kind: str) -> None:
 
 
 def test_options_pass_through() -> None:
-    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    function = {"name": "look", "description": "Look.", "parameters": {"type": "object"}, "strict": True}
     turn = parse(
         stream=True,
         stream_options={"include_usage": True},
@@ -147,7 +148,7 @@ def test_options_pass_through() -> None:
         top_p=0.5,
         stop="END",
         seed=1,
-        tools=[tool],
+        tools=[{"type": "function", "function": function}, {"type": "function", "function": {"name": "go"}}],
         tool_choice={"type": "function", "function": {"name": "look"}},
         parallel_tool_calls=False,
         response_format={"type": "json_object"},
@@ -161,11 +162,14 @@ def test_options_pass_through() -> None:
     assert (turn.stream, turn.include_usage, turn.user) == (True, True, "alice")
     assert (options.max_tokens, options.temperature, options.top_p, options.seed) == (7, 0.0, 0.5, 1)
     assert options.stop == ["END"]
-    assert options.tools == [tool]
-    assert options.tool_choice == {"type": "function", "function": {"name": "look"}}
+    assert options.tools == [
+        ToolDefinition(name="look", description="Look.", parameters={"type": "object"}, strict=True),
+        ToolDefinition(name="go"),
+    ]
+    assert options.tool_choice == OneTool("look")
     assert options.parallel_tool_calls is False
     assert options.response_format == {"type": "json_object"}
-    assert options.reasoning_effort == "low"
+    assert options.thinking == "low"
     assert options.extra == {"presence_penalty": 1.0, "logit_bias": {"50256": -100.0}}
     assert options.user is None  # who uses an application is not the provider's business
 
@@ -177,7 +181,25 @@ def test_null_is_as_good_as_absent() -> None:
 
 def test_nothing_asked_for_is_nothing_sent() -> None:
     options = parse(tools=[], stop="", n=1, logprobs=False, modalities=["text"]).options
-    assert (options.tools, options.stop) == (None, None)
+    assert (options.tools, options.stop, options.tool_choice, options.thinking) == ([], None, None, None)
+
+
+@pytest.mark.parametrize(("effort", "level"), [("none", "off"), ("minimal", "minimal"), ("xhigh", "xhigh")])
+def test_how_much_to_think(effort: str, level: str) -> None:
+    assert parse(reasoning_effort=effort).options.thinking == level
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_choices_of_tools(choice: str) -> None:
+    assert parse(tool_choice=choice).options.tool_choice == choice
+
+
+@pytest.mark.parametrize("parameters", [None, {}])
+def test_a_tool_without_parameters_has_an_empty_schema(parameters: Any) -> None:
+    function = {"name": "x", "description": None, "strict": None, "parameters": parameters}
+    (tool,) = parse(tools=[{"type": "function", "function": function}]).options.tools
+    assert tool == ToolDefinition(name="x")
+    assert tool.parameters == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(
@@ -244,8 +266,21 @@ def test_no_user_message(messages: list[Any]) -> None:
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].function.name"),
         ({"tools": [{"type": "function", "function": {"name": "x", "y": 2**70}}]}, "tools"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "x", "description": 5}}]},
+            "tools[0].function.description",
+        ),
+        (
+            {"tools": [{"type": "function", "function": {"name": "x", "parameters": []}}]},
+            "tools[0].function.parameters",
+        ),
+        ({"tools": [{"type": "function", "function": {"name": "x", "strict": "no"}}]}, "tools[0].function.strict"),
         ({"tool_choice": "maybe"}, "tool_choice"),
         ({"tool_choice": 5}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+        ({"reasoning_effort": "hard"}, "reasoning_effort"),
+        ({"reasoning_effort": ""}, "reasoning_effort"),
         ({"response_format": "json"}, "response_format"),
     ],
 )

@@ -354,6 +354,8 @@ TOTALS: dict[str, Schema] = {
     "cacheReadCost": N,
     "cacheWriteCost": N,
     "missingCostEntries": N,
+    "cacheShare": N,
+    "estimatedEntries": N,
 }
 DATE: Schema = {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"}
 USAGE_COST = obj({"updatedAt": I, "days": I, "daily": arr(obj({"date": DATE, **TOTALS})), "totals": obj(TOTALS)})

@@ -82,7 +82,39 @@ async def test_tools(world: World) -> None:
     result = await world.call(world.user, "tools.catalog", {"agentId": "main", "includePlugins": False})
     shapes.check(shapes.TOOLS_CATALOG, result)
     assert [profile["id"] for profile in result["profiles"]] == ["minimal", "coding", "messaging", "full"]
-    assert result["groups"] == []
+    (group,) = result["groups"]
+    assert (group["id"], group["label"], group["source"]) == ("files", "Files", "core")
+    assert group["tools"] == [
+        {
+            "id": "look",
+            "label": "look",
+            "description": "Looks.",
+            "source": "core",
+            "defaultProfiles": ["coding", "full"],
+        }
+    ]
+
+
+async def test_each_plugin_is_a_group(world: World) -> None:
+    result = await world.call(world.user, "tools.catalog", {})
+    shapes.check(shapes.TOOLS_CATALOG, result)
+    _, group = result["groups"]
+    assert group == {
+        "id": "plugin:weather-plugin",
+        "label": "weather-plugin",
+        "source": "plugin",
+        "pluginId": "weather-plugin",
+        "tools": [
+            {
+                "id": "weather",
+                "label": "weather",
+                "description": "Tells the weather.",
+                "source": "plugin",
+                "defaultProfiles": [],
+                "pluginId": "weather-plugin",
+            }
+        ],
+    }
 
 
 async def test_skills(world: World) -> None:

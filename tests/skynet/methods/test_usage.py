@@ -36,7 +36,9 @@ async def spend(world: World, caller: Caller, at_ms: int, cost: int | None) -> N
                 cache_read=3,
                 cache_write=2,
                 cost_microusd=cost,
+                cost_parts=None if cost is None else (1_000_000, 300_000, 150_000, 50_000),
                 at_ms=at_ms,
+                estimated=cost is None,
             )
         ],
         status="ok",
@@ -46,6 +48,7 @@ async def spend(world: World, caller: Caller, at_ms: int, cost: int | None) -> N
 
 
 async def test_cost(world: World) -> None:
+    """BA-070."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     stamp = int(today.timestamp() * 1000)
     await spend(world, world.admin, stamp - 40 * DAY, 999)
@@ -66,14 +69,16 @@ async def test_cost(world: World) -> None:
         "cacheWrite": 2,
         "totalTokens": 20,
         "totalCost": 1.5,
-        "inputCost": 0,
-        "outputCost": 0,
-        "cacheReadCost": 0,
-        "cacheWriteCost": 0,
+        "inputCost": 1,
+        "outputCost": 0.3,
+        "cacheReadCost": 0.15,
+        "cacheWriteCost": 0.05,
         "missingCostEntries": 0,
+        "cacheShare": 0.2,
+        "estimatedEntries": 0,
     }
     assert (result["totals"]["totalTokens"], result["totals"]["totalCost"]) == (40, 1.5)
-    assert result["totals"]["missingCostEntries"] == 1
+    assert (result["totals"]["missingCostEntries"], result["totals"]["estimatedEntries"]) == (1, 1)
     one = await world.call(world.admin, "usage.cost", {"days": 1})
     assert one["days"] == 1 and len(one["daily"]) == 1
     first = (today - timedelta(days=40)).date().isoformat()

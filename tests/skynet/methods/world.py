@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from skynet.methods.logs import LogMethods
 from skynet.methods.models import ModelMethods
 from skynet.methods.nodes import NodeMethods
 from skynet.methods.presence import PresenceMethods
+from skynet.methods.providers import ProviderMethods
 from skynet.methods.sessions import SessionMethods
 from skynet.methods.skills import SkillMethods
 from skynet.methods.tools import ToolMethods
@@ -36,7 +37,9 @@ from skynet.methods.usage import UsageMethods
 from skynet.supervisor import Supervisor
 from skynet_agent.messages import AssistantMessage, TextBlock, UserMessage, encode_message
 from skynet_agent.providers import ModelInfo, ProviderRow
+from skynet_agent.registry import KNOWN_PROVIDERS
 from skynet_agent.router import Router
+from skynet_agent.tools import Tool, ToolContext
 from skynet_memory.database import Database
 from skynet_memory.ids import AgentId, ConnId, DeviceId, Role, RunId, SessionKey, UserId, new_id, now_ms
 from skynet_memory.keys import build_key
@@ -67,6 +70,29 @@ MODELS = (
     ),
     ProviderRow(name="other", base_url="http://127.0.0.1:9", priority=1, models=(ModelInfo(id="plain"),)),
 )
+
+
+async def _look(context: ToolContext, arguments: Mapping[str, Any]) -> str:
+    return "seen"
+
+
+LOOK = Tool(name="look", description="Looks.", parameters={"type": "object"}, permission="files.read", run=_look)
+WEATHER = Tool(
+    name="weather",
+    description="Tells the weather.",
+    parameters={"type": "object"},
+    permission="plugins.run",
+    run=_look,
+    plugin="weather-plugin",
+)
+
+
+async def look_for_tools() -> list[Tool]:
+    return [LOOK, WEATHER]
+
+
+ALIASES = {"fast": "mock/mock-2"}
+POOLS: dict[str, tuple[str, ...]] = {"smart": ("other/plain", "mock/mock-1")}
 
 
 class RefusedError(Exception):
@@ -226,7 +252,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
         await migrate(db, [USER_TABLES, MEMORY_TABLES])
         users, sessions, transcripts = UserStore(db), SessionStore(db), TranscriptStore(db)
         usage, devices = UsageStore(db), DeviceStore(db)
-        router = Router(MODELS, aliases={"fast": "mock/mock-2"}, pools={"smart": ("other/plain", "mock/mock-1")})
+        router = Router(MODELS, aliases=ALIASES, pools=POOLS)
         broadcaster, versions = Broadcaster(), StateVersions()
         heartbeats, events = Heartbeats(), SystemEvents()
         presence = PresenceTable(broadcaster, versions, version="1.2.3")
@@ -253,6 +279,15 @@ async def open_world(home: Path) -> AsyncIterator[World]:
             PresenceMethods(presence, events),
             HeartbeatMethods(heartbeats, events),
             ModelMethods(router),
+            ProviderMethods(
+                router,
+                agent_name="Ada",
+                known=KNOWN_PROVIDERS,
+                aliases=ALIASES,
+                pools=POOLS,
+                prompt_mode=lambda: "built-in prompt",
+                active_runs=lambda owner: 0,
+            ),
             AgentMethods("Ada"),
             SessionMethods(
                 sessions=sessions,
@@ -267,7 +302,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
             DeviceMethods(devices, broadcaster),
             ChannelMethods(),
             SkillMethods(workspace_dir=home / "workspace", managed_dir=home / "skills"),
-            ToolMethods(),
+            ToolMethods(look_for_tools),
             NodeMethods(devices),
             CronMethods(path),
             ExecApprovalMethods(home / "exec-approvals.json"),

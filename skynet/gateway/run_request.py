@@ -1,0 +1,214 @@
+"""What a run asks its model: the prompt, the conversation that fits, the options and the tools."""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from skynet.gateway.context import in_turns, within_window
+from skynet.gateway.heartbeat import SystemEvents
+from skynet_agent.errors import UnknownModel
+from skynet_agent.messages import Message, ToolCallBlock, ToolResultMessage, UserMessage, decode_message
+from skynet_agent.prompt import PersonFacts, Prompts, SessionFacts, client_text
+from skynet_agent.requests import ModelOptions, ModelRequest
+from skynet_agent.router import Router
+from skynet_agent.thinking import thinking_level
+from skynet_agent.tokens import message_tokens
+from skynet_agent.tools import Toolbox, ToolContext
+from skynet_agent.turn import ToolRunner
+from skynet_memory.ids import DEFAULT_AGENT, EntryId
+from skynet_memory.keys import parse_key
+from skynet_memory.transcripts import TranscriptStore
+
+if TYPE_CHECKING:
+    from skynet.gateway.runs import Inbound, Run
+
+log = logging.getLogger(__name__)
+
+MAIN_SESSION = "main"
+DEFAULT_WINDOW_TOKENS = 128_000
+HISTORY_MESSAGES = 80
+"""At most this many stored messages go to the model (DESIGN 12)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, and who carries out its calls: None if they are the client's own."""
+
+    request: ModelRequest
+    tools: ToolRunner | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _History:
+    """What was said before. ``is_limited``: it is as much as is ever looked at, and there is more."""
+
+    messages: Sequence[Message] = field(kw_only=False)
+    is_whole: bool
+    is_limited: bool
+
+
+class RunRequests:
+    """Makes the request of a run at the moment it begins.
+
+    Args:
+        max_output_tokens: of an answer, where the message does not say; None leaves it to the model.
+    """
+
+    def __init__(
+        self,
+        *,
+        transcripts: TranscriptStore,
+        router: Router,
+        system_events: SystemEvents,
+        toolbox: Toolbox,
+        prompts: Prompts,
+        max_output_tokens: int | None = None,
+    ) -> None:
+        self._transcripts = transcripts
+        self._router = router
+        self._system_events = system_events
+        self._toolbox = toolbox
+        self._prompts = prompts
+        self._max_output_tokens = max_output_tokens
+
+    async def make(self, run: "Run", *, waiting: Collection[EntryId | None]) -> Asked:
+        """The request of ``run``.
+
+        Args:
+            waiting: the person's entries of this session that are not answered yet, the run's own among them.
+        """
+        await self._toolbox.refresh()
+        inbound = run.inbound
+        model = inbound.model or run.session.model
+        own = own_message(inbound, run.accepted_at_ms)
+        if inbound.history is None:
+            history = await self._stored_history(run, waiting)
+        else:  # a client that keeps the conversation itself knows of no session
+            history = _History(inbound.history, is_whole=False, is_limited=False)
+        options, tools = self._options(run, model)
+        before = history.messages
+        conversation = before if before and before[-1] is own else [*before, own]
+        person = PersonFacts(
+            display_name=inbound.caller.display_name,
+            role=inbound.caller.role,
+            refused_tools=self._toolbox.refused(_context(run)) if tools else (),
+        )
+        session = SessionFacts(
+            channel=inbound.origin.get("label", "") if inbound.history is None else "",
+            turn=sum(isinstance(message, UserMessage) for message in conversation) if history.is_whole else 0,
+            # Last, because it takes them: nothing can fail between here and the model.
+            events=self._events(run),
+        )
+        tiers = self._prompts.tiers(person, session, options.tools if tools else ())
+        system, volatile = (*tiers.system, client_text(inbound.system, inbound.caller.role)), tiers.volatile
+        request = ModelRequest(
+            model=model,
+            system=system,
+            volatile=volatile,
+            messages=within_window(
+                conversation,
+                system=(*system, volatile),
+                tools=options.tools,
+                window_tokens=self.window(model) or DEFAULT_WINDOW_TOKENS,
+                is_cut=history.is_limited,
+            ),
+            options=options,
+            cache_key=_cache_key(run),
+            purpose=inbound.kind,
+        )
+        return Asked(request, tools)
+
+    def window(self, model: str) -> int | None:
+        """Tokens that the model holds; None for one that nobody described."""
+        try:
+            return self._router.resolve(model).context_window
+        except UnknownModel:  # the turn says so
+            return None
+
+    async def _stored_history(self, run: "Run", waiting: Collection[EntryId | None]) -> "_History":
+        """What was said before ``run``, without the messages that came after it and wait."""
+        limit = HISTORY_MESSAGES + len(waiting)
+        entries = await self._transcripts.history(run.owner, run.session.session_id, limit=limit)
+        messages: list[Message] = []
+        is_later = False
+        for entry in entries:
+            is_later = is_later or entry.id == run.entry_id
+            if entry.kind not in ("message", "tool_result") or entry.id in waiting:
+                continue
+            try:
+                message = decode_message(entry.payload)
+            except ValueError as exc:  # of a newer version: the session is not lost for one message
+                log.warning("left out entry %s of the conversation, it cannot be read: %s", entry.id, exc)
+                continue
+            # One that was stored just now is not in the lane yet. Answers stand after what was said meanwhile.
+            if not (is_later and isinstance(message, UserMessage)):
+                messages.append(message)
+        is_cut = bool(entries) and entries[0].parent_id is not None
+        return _History(
+            in_turns(messages, is_cut=is_cut), is_whole=not is_cut, is_limited=is_cut and len(entries) == limit
+        )
+
+    def _events(self, run: "Run") -> Sequence[str]:
+        """What happened since the last message of the person's main session; told once."""
+        parsed = parse_key(run.key)
+        is_main = (parsed.agent, parsed.name) == (DEFAULT_AGENT, MAIN_SESSION)
+        return self._system_events.take(run.owner) if is_main else ()
+
+    def _options(self, run: "Run", model: str) -> tuple[ModelOptions, ToolRunner | None]:
+        """The request's options, and who carries out the tools.
+
+        A model that thinks is told how much, by the message or by the session. A client that brings tools of its own
+        carries them out itself, and gets no others. A model that cannot call tools answers without the gateway's:
+        nobody takes its place for their sake.
+        """
+        options = run.inbound.options
+        level = run.inbound.thinking or run.session.settings.get("thinkingLevel")
+        if options.thinking is None and level:
+            options = replace(options, thinking=thinking_level(str(level)))
+        if options.max_tokens is None and self._max_output_tokens is not None:
+            options = replace(options, max_tokens=self._max_output_tokens)
+        if options.tools or options.tool_choice == "none" or not self._router.offers_tools(model):
+            return options, None
+        definitions = self._toolbox.definitions()
+        if not definitions:
+            return options, None
+        return replace(options, tools=definitions, tools_optional=True), self._runner(run)
+
+    def _runner(self, run: "Run") -> ToolRunner:
+        context = _context(run)
+
+        async def carry_out(call: ToolCallBlock, update: Callable[[str], None]) -> ToolResultMessage:
+            return await self._toolbox.run(call, replace(context, call_id=call.id, update=update))
+
+        return carry_out
+
+
+def _context(run: "Run") -> ToolContext:
+    return ToolContext(user_id=run.owner, role=run.inbound.caller.role, session_key=run.key, run_id=run.run_id)
+
+
+def _cache_key(run: "Run") -> str:
+    """What a provider's cache finds the conversation by; "" for one that may never go on.
+
+    A client of HTTP that names no session has a new one with each request. A key of its own would keep each of them
+    from what the others, with the same beginning, left in the cache.
+    """
+    is_new = run.inbound.kind == "http" and not run.session.system_sent
+    return "" if is_new else run.session.session_id
+
+
+def own_message(inbound: "Inbound", at_ms: int) -> Message:
+    """What ``inbound`` adds to its session."""
+    if inbound.content or not inbound.history:
+        return UserMessage(content=list(inbound.content), timestamp=at_ms)
+    return inbound.history[-1]
+
+
+def shorter(messages: Sequence[Message]) -> Sequence[Message] | None:
+    """The newest turns of a conversation, at most half of it unless it is one turn; None when only that is left."""
+    starts = [number for number, message in enumerate(messages) if number and isinstance(message, UserMessage)]
+    sizes = [*accumulate(map(message_tokens, reversed(messages)))][::-1]  # each with all that follows it
+    fitting = [start for start in starts if 2 * sizes[start] <= sizes[0]] or starts[-1:]
+    return messages[fitting[0] :] if fitting else None

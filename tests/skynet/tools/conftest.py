@@ -1,0 +1,111 @@
+"""A home with two people, and a toolbox that works in it."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from skynet.places import Places
+from skynet.tools import built_in_tools
+from skynet.tools.commands import CommandOutcome
+from skynet_agent.messages import ImageBlock, TextBlock, ToolCallBlock
+from skynet_agent.tools import Toolbox, ToolContext
+from skynet_agent.workspace import Workspace
+from skynet_memory.ids import Role, RunId, SessionKey, UserId
+
+ADA = ToolContext(
+    user_id=UserId("ada"), role=Role.USER, session_key=SessionKey("user:ada:agent:main:main"), run_id=RunId("run")
+)
+ELSEWHERE = replace(ADA, session_key=SessionKey("user:ada:agent:main:other"))
+BOB = replace(ADA, user_id=UserId("bob"), session_key=SessionKey("user:bob:agent:main:main"))
+ADMIN = replace(ADA, user_id=UserId("root"), role=Role.ADMIN, session_key=SessionKey("user:root:agent:main:main"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    text: str
+    is_error: bool
+    images: list[ImageBlock]
+
+
+class HostCommands:
+    """Runs commands on this machine: what a test can afford in place of a sandbox."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float]] = []
+
+    async def execute(self, context: ToolContext, command: str, *, cwd: Path, timeout_s: float) -> CommandOutcome:
+        self.asked.append((command, timeout_s))
+        process = await asyncio.create_subprocess_shell(
+            command, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        try:
+            async with asyncio.timeout(min(timeout_s, 5)):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return CommandOutcome(output="", timed_out=True)
+        return CommandOutcome(output=output.decode(errors="replace"), exit_code=process.returncode)
+
+    async def shell(self, context: ToolContext, command: str, *, timeout_s: float) -> CommandOutcome:
+        self.asked.append((command, timeout_s))
+        return CommandOutcome(output=f"{context.user_id} in {context.session_key}: {command}\n", exit_code=0)
+
+
+@dataclass(slots=True)
+class World:
+    home: Path
+    workspace: Workspace
+    places: Places
+    toolbox: Toolbox
+    commands: HostCommands = field(default_factory=HostCommands)
+
+    def folder(self, context: ToolContext = ADA) -> Path:
+        """A person's own, which the first call makes."""
+        directory = self.home / "users" / context.user_id / "files"
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    async def call(self, tool: str, context: ToolContext = ADA, **arguments: object) -> Answer:
+        result = await self.toolbox.run(ToolCallBlock("call", tool, arguments), context)
+        return Answer(
+            text="".join(block.text for block in result.content if isinstance(block, TextBlock)),
+            is_error=result.is_error,
+            images=[block for block in result.content if isinstance(block, ImageBlock)],
+        )
+
+    async def fails(self, tool: str, context: ToolContext = ADA, **arguments: object) -> str:
+        answer = await self.call(tool, context, **arguments)
+        assert answer.is_error, answer.text
+        assert str(self.home) not in answer.text
+        return answer.text
+
+    async def does(self, tool: str, context: ToolContext = ADA, **arguments: object) -> str:
+        answer = await self.call(tool, context, **arguments)
+        assert not answer.is_error, answer.text
+        return answer.text
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A root that admins have beside their folder."""
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def world(tmp_path: Path, shared: Path) -> World:
+    home = tmp_path / "home"
+    workspace = Workspace(home, workspace_dir=home / "workspace")
+    places = Places(
+        lambda context: home / "users" / context.user_id / "files",
+        roots=[shared, tmp_path, home / "workspace"],
+        sealed=[home],
+        protected=workspace.protects,
+    )
+    commands = HostCommands()
+    tools = built_in_tools(places=places, workspace=workspace, commands=commands)
+    return World(home, workspace, places, Toolbox(tools, permits=lambda context, tool: None), commands)
