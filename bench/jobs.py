@@ -1,4 +1,4 @@
-"""What the bench asks of its load generator, and what comes back: one JSON line each way, see ``load.py``."""
+"""What the bench asks of its load generators, and what comes back: one JSON line each way, see ``load.py``."""
 
 from typing import TypeAlias
 
@@ -76,6 +76,21 @@ class IdleJob(Job, frozen=True, kw_only=True, tag="idle"):
     warm: int = 10
 
 
+class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Model calls without a gateway, see ``client.py``: processor time in two windows of ``seconds``, each after
+    ``warm_up_s``, then ``rounds`` times the first delta.
+
+    ``lab`` is a name of ``labs.py``, ``origin`` where the server of ``services.py`` listens, ``account`` its file.
+    """
+
+    lab: str
+    origin: str
+    account: str
+    seconds: float
+    warm_up_s: float = 0.5
+    rounds: int = 50
+
+
 AnyJob: TypeAlias = RpcJob | TurnsJob | FirstJob | StreamJob | IdleJob
 
 
@@ -125,13 +140,28 @@ class Memory(Outcome, frozen=True, kw_only=True, tag="memory"):
         return (self.after_bytes - self.before_bytes) / self.connections
 
 
+class Calls(Outcome, frozen=True, kw_only=True, tag="calls"):
+    """Processor time a chunk, in microseconds, and medians to the first delta, in milliseconds.
+
+    Details: ``reader_us``, the reader alone a chunk, and ``apart_us``, a chunk that comes by itself.
+    """
+
+    chunk_us: float
+    router_ms: float
+    model_ms: float
+
+    @property
+    def over_ms(self) -> float:
+        return self.router_ms - self.model_ms
+
+
 class Failed(Outcome, frozen=True, kw_only=True, tag="failed"):
     """The load could not be made; ``reason`` says why in one line."""
 
     reason: str
 
 
-AnyOutcome: TypeAlias = Rate | Delay | Memory | Failed
+AnyOutcome: TypeAlias = Rate | Delay | Memory | Calls | Failed
 
 encode = msgspec.json.encode
 
@@ -139,6 +169,10 @@ encode = msgspec.json.encode
 def decode_job(data: bytes) -> AnyJob:
     job: AnyJob = msgspec.json.decode(data, type=AnyJob)
     return job
+
+
+def decode_client_job(data: bytes) -> ClientJob:
+    return msgspec.json.decode(data, type=ClientJob)
 
 
 def decode_outcome(data: bytes) -> AnyOutcome:

@@ -7,12 +7,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.jobs import Target
 from bench.process import Child, first_answer_s, free_port
 from interop.install import CLIENT, NODE
+from skynet_agent.registry import REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "bench-token-0123456789abcdef"
@@ -74,22 +75,23 @@ def new_home(parent: Path, model_port: int, sessions: int = 0) -> Home:
     return Home(path, free_port(), model_port, sessions)
 
 
-def _environment(**extra: str) -> dict[str, str]:
+def environment(**extra: str) -> dict[str, str]:
     """The caller's, without what would steer a gateway, and with bytecode caches as after an installation."""
-    steering = ("SKYNET_", "OPENCLAW_", "ANTHROPIC_", "OPENAI_", "PYTHONDONTWRITEBYTECODE", "PYTHONASYNCIODEBUG")
-    return {name: value for name, value in os.environ.items() if not name.startswith(steering)} | extra
+    steering = ("SKYNET_", "OPENCLAW_", "PYTHONDONTWRITEBYTECODE", "PYTHONASYNCIODEBUG", *_VENDORS)
+    providers = {variable for provider in REGISTRY for variable in provider.variables}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
+    return {name: value for name, value in kept.items() if name not in providers} | extra
+
+
+_VENDORS = ("ANTHROPIC_", "OPENAI_", "AWS_", "GOOGLE_", "CLOUDSDK_")
+"""Their own tools read many variables."""
 
 
 # --- Skynet
 
 
 def _prepare_skynet(home: Home) -> Launch:
-    config = f"""
-[gateway]
-port = {home.port}
-[gateway.auth]
-mode = "token"
-token = "{TOKEN}"
+    providers = f"""
 [agent]
 model = "lab/mock-1"
 [providers.lab]
@@ -98,6 +100,48 @@ base_url = "http://127.0.0.1:{home.model_port}/v1"
 api_key = "none"
 models = [{{ id = "mock-1", context_window = 128000, max_output_tokens = 4096 }}]
 """
+    return _launch_skynet(home, providers)
+
+
+def _prepare_skynet_five(home: Home) -> Launch:
+    """Five kinds of providers, each with credentials and with the models that the registry knows, and a pool."""
+    from tests.support.service_account import service_account, written
+
+    account = written(home.path / "account.json", service_account("https://oauth2.googleapis.com/token"))
+    providers = f"""
+[agent]
+model = "smart"
+[pools]
+smart = [
+    "anthropic/claude-sonnet-5-5",
+    "openai/gpt-6.1-sol",
+    "bedrock/global.anthropic.claude-sonnet-5-5",
+    "vertex/gemini-4-argon",
+    "ollama/gpt-oss:20b",
+]
+[providers.anthropic]
+api_key = "sk-ant-none"
+[providers.openai]
+api_key = "sk-none"
+[providers.bedrock]
+region = "us-east-1"
+[providers.vertex]
+region = "europe-west4"
+credentials_file = "{account}"
+[providers.ollama]
+base_url = "http://127.0.0.1:{home.model_port}"
+"""
+    return _launch_skynet(home, providers)
+
+
+def _launch_skynet(home: Home, providers: str) -> Launch:
+    config = f"""
+[gateway]
+port = {home.port}
+[gateway.auth]
+mode = "token"
+token = "{TOKEN}"
+{providers}"""
     (home.path / "skynet.toml").write_text(config)
     (home.path / "skynet.toml").chmod(0o600)
     if home.sessions and not (home.path / "skynet.db").exists():
@@ -107,10 +151,12 @@ models = [{{ id = "mock-1", context_window = 128000, max_output_tokens = 4096 }}
     command = Path(sys.executable).with_name("skynet")
     if not command.exists():
         raise NotInstalledError(f"{command} does not exist: run make bench, which installs it")
-    return Launch((str(command), "gateway", "run"), _environment(SKYNET_HOME=str(home.path)))
+    return Launch((str(command), "gateway", "run"), environment(SKYNET_HOME=str(home.path)))
 
 
 SKYNET = Peer("skynet", _prepare_skynet, "/health", "lab/mock-1", warm_up_s=1.0)
+SKYNET_FIVE = replace(SKYNET, prepare=_prepare_skynet_five, completion_model="")
+"""The same gateway with more providers than it needs, none of which is there."""
 
 
 # --- OpenClaw, the version that interop/package.json names
@@ -158,7 +204,7 @@ def _prepare_openclaw(home: Home) -> Launch:
     if home.sessions:
         (sessions / "sessions.json").write_text(json.dumps(_openclaw_sessions(home.sessions)))
     # NO_RESPAWN: one process instead of a wrapper and its child, which starts quicker and needs less memory.
-    env = _environment(HOME=str(home.path), OPENCLAW_NO_RESPAWN="1", NO_COLOR="1")
+    env = environment(HOME=str(home.path), OPENCLAW_NO_RESPAWN="1", NO_COLOR="1")
     return Launch((str(NODE), str(CLIENT), "gateway", "run"), env)
 
 

@@ -31,9 +31,22 @@ class Row:
         return f"{'≤' if self.better == 'less' else '≥'} {self.text(self.budget)}"
 
 
+APIS = ("openai-completions", "openai-responses", "anthropic-messages", "ollama", "bedrock", "vertex", "vertex-claude")
+"""The providers of ``labs.py``, each with two rows."""
+
+
+def _of_api(name: str) -> tuple[Row, Row]:
+    return (
+        Row(f"{name}-chunk", "providers", f"{name}: processor time of a chunk", "µs", "less", 25, 1),
+        Row(f"{name}-first", "providers", f"{name}: first delta, over the model's own", "ms", "less", 2, 2),
+    )
+
+
 ROWS = (
     Row("start", "start", "exec to first answered /health", "s", "less", 0.45, 2),
+    Row("start-five", "start", "the same with five providers and a pool", "s", "less", 0.45, 2),
     Row("memory", "memory", "idle memory, one provider configured", "MB", "less", 70),
+    Row("memory-five", "memory", "the same with five providers and a pool", "MB", "less", 70),
     Row("connection", "memory", "memory for an idle connection", "KB", "less", 40, 1),
     Row("health", "rpc", "health, 8 connections × 8 in flight", "/s", "more", 45_000),
     Row("list", "rpc", "sessions.list, 40 sessions", "/s", "more", 20_000),
@@ -43,5 +56,6 @@ ROWS = (
     Row("turn-cpu", "turns", "processor time of such a turn", "ms", "less", 6, 2),
     Row("first", "turns", "first delta, over the model's own", "ms", "less", 6, 2),
     Row("stream", "stream", "/v1 streams of 100 tokens, 20 connections", "/s", "more", 150, 1),
+    *(row for name in APIS for row in _of_api(name)),
 )
 STAGES = tuple(dict.fromkeys(row.stage for row in ROWS))

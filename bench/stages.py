@@ -3,22 +3,28 @@
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from bench import jobs, usage
-from bench.jobs import Delay, FirstJob, IdleJob, Memory, Rate, RpcJob, StreamJob, Target, TurnsJob
-from bench.peers import ROOT, Home, NotInstalledError, Peer, new_home, running
-from bench.process import StartError
+from bench.jobs import Calls, ClientJob, Delay, FirstJob, IdleJob, Memory, Rate, RpcJob, StreamJob, Target, TurnsJob
+from bench.peers import ROOT, SKYNET_FIVE, Home, NotInstalledError, Peer, environment, new_home, running
+from bench.process import Child, StartError
+from bench.rows import APIS
 
 LOAD_TIMEOUT_S = 120.0
+SERVICES_TIMEOUT_S = 20.0
 STORED_SESSIONS = 10_000
 FEW_SESSIONS = 40
 PAGE_ROWS = 50
+
+
+Item = TypeVar("Item")
 
 
 class MeasureError(Exception):
@@ -48,9 +54,12 @@ class Bench:
 
     def pairs(self, count: int) -> Iterator[tuple[int, Peer]]:
         """Every contender ``count`` times, the order turned round each time."""
-        for number in range(count):
-            for peer in self.contenders if number % 2 == 0 else reversed(self.contenders):
-                yield number, peer
+        return by_turns(self.contenders, count)
+
+    def pairs_of(self, row: str, count: int) -> Iterator[tuple[str, Peer]]:
+        """The same with the row that is measured, our gateway a second time as that of the row's ``-five``."""
+        rows = [(row, peer) for peer in self.contenders]
+        return (each for _, each in by_turns([*rows, (f"{row}-five", SKYNET_FIVE)], count))
 
     def measured(self, row: str, peer: Peer) -> Measured:
         return self.found.setdefault(row, {}).setdefault(peer.name, Measured())
@@ -70,21 +79,29 @@ class Bench:
         return new_home(self.directory, self.model_port, sessions)
 
 
+def by_turns(items: Sequence[Item], count: int) -> Iterator[tuple[int, Item]]:
+    """All items ``count`` times, the order turned round each time."""
+    for number in range(count):
+        for item in items if number % 2 == 0 else reversed(items):
+            yield number, item
+
+
 def tag() -> str:
     return uuid.uuid4().hex[:8]
 
 
-def perform(job: jobs.AnyJob) -> jobs.Rate | jobs.Delay | jobs.Memory:
-    """Let the load generator do ``job`` in a process of its own.
+def perform(job: jobs.AnyJob | ClientJob) -> jobs.Rate | jobs.Delay | jobs.Memory | jobs.Calls:
+    """Let a load generator do ``job`` in a process of its own.
 
     Raises:
         MeasureError: it could not.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "bench.load"],
+        [sys.executable, "-m", "bench.client" if isinstance(job, ClientJob) else "bench.load"],
         input=jobs.encode(job),
         stdout=subprocess.PIPE,
         cwd=ROOT,
+        env=environment(),
         timeout=LOAD_TIMEOUT_S,
         check=False,
     )
@@ -114,37 +131,37 @@ PROBLEMS = (MeasureError, StartError, NotInstalledError, subprocess.TimeoutExpir
 def start(bench: Bench) -> None:
     """Each gateway starts once unmeasured, which makes its files and bytecode, then at least five times."""
     homes = {}
-    for peer in bench.contenders:
+    for row, peer in bench.pairs_of("start", 1):
         try:
-            homes[peer.name] = bench.home()
-            with running(peer, homes[peer.name]) as gateway:
+            homes[row, peer.name] = bench.home()
+            with running(peer, homes[row, peer.name]) as gateway:
                 usage.settled_rss_bytes(gateway.target.pid)
         except PROBLEMS as exc:
-            bench.fail(("start",), peer, exc)
-    for _, peer in bench.pairs(max(5, bench.repeat)):
-        if not bench.measured("start", peer).failure:
+            bench.fail((row,), peer, exc)
+    for row, peer in bench.pairs_of("start", max(5, bench.repeat)):
+        if not bench.measured(row, peer).failure:
             try:
-                with running(peer, homes[peer.name]) as gateway:
-                    bench.add("start", peer, gateway.start_s, {"cpu_s": usage.cpu_s(gateway.target.pid)})
+                with running(peer, homes[row, peer.name]) as gateway:
+                    bench.add(row, peer, gateway.start_s, {"cpu_s": usage.cpu_s(gateway.target.pid)})
             except PROBLEMS as exc:
-                bench.fail(("start",), peer, exc)
+                bench.fail((row,), peer, exc)
 
 
 def memory(bench: Bench) -> None:
     """Connections are measured on our gateway only: V8 grows its heap by 200 MB under the first few hundred handshakes
     and by nothing under the next, so resident memory does not tell what one connection holds there.
     """
-    ours = bench.contenders[0]
-    for _, peer in bench.pairs(bench.repeat):
+    for row, peer in bench.pairs_of("memory", bench.repeat):
+        has_connections = peer is bench.contenders[0]
         try:
             with running(peer, bench.home()) as gateway:
-                bench.add("memory", peer, usage.settled_rss_bytes(gateway.target.pid) / 1e6)
-                if peer is ours:
+                bench.add(row, peer, usage.settled_rss_bytes(gateway.target.pid) / 1e6)
+                if has_connections:
                     outcome = perform(IdleJob(target=gateway.target, tag=tag()))
                     assert isinstance(outcome, Memory)
                     bench.add("connection", peer, outcome.bytes_each / 1e3)
         except PROBLEMS as exc:
-            bench.fail(("memory", "connection") if peer is ours else ("memory",), peer, exc)
+            bench.fail((row, "connection") if has_connections else (row,), peer, exc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,10 +281,37 @@ def stream(bench: Bench) -> None:
             bench.fail(("stream",), peer, exc)
 
 
+def providers(bench: Bench) -> None:
+    """The client of each wire API in a process of its own, without a gateway. Peers have no part in it."""
+    ours, account = bench.contenders[0], bench.directory / "account.json"
+    command = (sys.executable, "-m", "bench.services", "--account", str(account))
+    try:
+        with Child(command, env=environment(), cwd=ROOT, log=bench.directory / "services.log") as server:
+            origin = server.wait_for_output(r"http://127\.0\.0\.1:\d+", SERVICES_TIMEOUT_S)[0]
+            for _, name in by_turns(APIS, bench.repeat):
+                _calls(bench, ours, ClientJob(lab=name, origin=origin, account=str(account), seconds=bench.seconds / 2))
+    except StartError as exc:
+        bench.fail(tuple(row for name in APIS for row in (f"{name}-chunk", f"{name}-first")), ours, exc)
+
+
+def _calls(bench: Bench, ours: Peer, job: ClientJob) -> None:
+    """One sample of both rows of an API."""
+    chunk, first = f"{job.lab}-chunk", f"{job.lab}-first"
+    try:
+        outcome = perform(job)
+    except PROBLEMS as exc:
+        bench.fail((chunk, first), ours, exc)
+        return
+    assert isinstance(outcome, Calls)
+    bench.add(chunk, ours, outcome.chunk_us, outcome.details)
+    bench.add(first, ours, outcome.over_ms, {"router_ms": outcome.router_ms, "model_ms": outcome.model_ms})
+
+
 STAGES: dict[str, Callable[[Bench], None]] = {
     "start": start,
     "memory": memory,
     "rpc": rpc,
     "turns": turns,
     "stream": stream,
+    "providers": providers,
 }

@@ -30,7 +30,7 @@ def test_ping(outcome: Outcome) -> None:
 def test_health(outcome: Outcome) -> None:
     value = outcome.value
     assert (value["ok"], value["defaultAgentId"]) == (True, "main")
-    assert abs(value["ts"] - time.time() * 1000) < 300_000
+    assert abs(value["ts"] - time.time() * 1000) < DAY_MS  # it was asked when the run began
 
 
 @reads("status")

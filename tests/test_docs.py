@@ -8,9 +8,9 @@ import inspect
 import pkgutil
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,19 +18,37 @@ import pytest
 import skynet.methods
 from skynet.cli.app import COMMANDS
 from skynet.cli.errors import Exit
-from skynet.config import PROVIDER_REGISTRY, Config, PriceConfig, config_to_public, load_config, schema
+from skynet.config import Config, PriceConfig, config_to_public, load_config, schema
 from skynet.config.schema import fields_of, is_table, plain_type
+from skynet.gateway import run_request, runs
 from skynet.gateway.dispatch import _MARK
+from skynet.gateway.run_events import COALESCE_S
+from skynet.http.chat_request import DEFAULT_MAX_TOKENS
+from skynet.paths import DEEPEST
+from skynet.places import LEAST_FREE_BYTES, Places
+from skynet.plugins import MOST_PLUGINS, PluginFile, parse
+from skynet.plugins.folders import FILE_BYTES
+from skynet.processes import OPEN_FILES, OUTPUT_BYTES
+from skynet.tools import built_in_tools, files, plugins, search
+from skynet.tools.commands import CommandPort
+from skynet_agent import breaker, catalogue, claude, failover, turn, workspace
+from skynet_agent.registry import REGISTRY, KnownProvider
+from skynet_agent.thinking import BUDGET_TOKENS
+from skynet_agent.tools import Tool
+from skynet_agent.workspace import BOOTSTRAP, FILES, FIRST_RUN, Workspace, WorkspaceMode
 from skynet_memory.database import Database
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
+from skynet_protocol import providers
 from skynet_protocol.events import EVENT_SCOPES, EVENTS, is_droppable
 from skynet_protocol.methods import METHODS
+from skynet_users.permissions import ROLE_PERMISSIONS
 from skynet_users.schema import COMPONENT as USER_TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 EXAMPLE = ROOT / "skynet.example.toml"
+BUDGETS = "Tokens, where a number is told"
 
 
 def field_docs(table: type[msgspec.Struct]) -> dict[str, str]:
@@ -89,17 +107,41 @@ def settings_table() -> str:
     rows = ["| Key | Default | Meaning |", "|---|---|---|"]
     for path, name, default, table in settings():
         shown = "required" if default is msgspec.NODEFAULT else f"`{msgspec.json.encode(default).decode()}`"
-        shown = "unknown" if default is None else shown
+        shown = "not set" if default is None else shown
         text = re.sub(r" (Default|Required)\b[^.:]*(?:\.(?=\d)[^.]*)?\.$", "", field_docs(table)[name])
         rows.append(f"| `{path}` | {shown} | {_cell(text)} |")
     return "\n".join(rows)
 
 
-def registry_table() -> str:
-    rows = ["| Name | Variable | Models |", "|---|---|---|"]
-    for row in PROVIDER_REGISTRY:
-        models = ", ".join(f"`{model.id}`" for model in row.models)
-        rows += [f"| `{row.name}` | `{row.key_variable}` | {models} |"]
+def enabling_line(known: KnownProvider) -> str:
+    """The one line that enables a provider: a variable of the environment, a section, or a command."""
+    if known.has_login:
+        return f"skynet providers login {known.name}"
+    if "{" in known.row.base_url:
+        (address,) = re.findall(r"\{(\w+)\}", known.row.base_url)
+        return f"{known.keys[0]}=… {address}=https://…"
+    if variables := (*known.keys, *known.projects):
+        return f"{variables[0]}=…"
+    return f"[providers.{known.name}]"
+
+
+def providers_table() -> str:
+    rows = ["| Name | Provider | Enabled by | First model |", "|---|---|---|---|"]
+    for known in REGISTRY:
+        first = f"`{known.models[0]}`" if known.models else "as configured"
+        rows.append(f"| `{known.name}` | [{known.row.title}]({known.source}) | `{enabling_line(known)}` | {first} |")
+    return "\n".join(rows)
+
+
+def variables_table() -> str:
+    rows = ["| Name | Other variables that enable it | Only fill in its section |", "|---|---|---|"]
+    for known in REGISTRY:
+        enabling = [*known.keys, *known.projects, *known.urls]
+        others = enabling[0 if known.has_login or known.urls else 1 :]
+        filling = (*known.shared_keys, *known.shared_projects, *known.regions)
+        if others or filling:
+            cells = (", ".join(f"`{name}`" for name in names) for names in (others, filling))
+            rows.append(f"| `{known.name}` | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -138,8 +180,9 @@ def events_table() -> str:
 
 
 GENERATED = (
-    ("configuration.md", "registry", registry_table),
     ("configuration.md", "settings", settings_table),
+    ("providers.md", "providers", providers_table),
+    ("providers.md", "variables", variables_table),
     ("protocol.md", "methods", methods_table),
     ("protocol.md", "events", events_table),
 )
@@ -174,6 +217,164 @@ def test_every_table_says_what_it_is() -> None:
     assert all(table.__doc__ for table in tables)
 
 
+class TestProviders:
+    """``docs/providers.md``: what it says is enough, is."""
+
+    TEXT = (DOCS / "providers.md").read_text()
+
+    @pytest.mark.parametrize("known", REGISTRY, ids=lambda known: known.name)
+    def test_one_line_enables_each(self, known: KnownProvider, tmp_path: Path) -> None:
+        line = enabling_line(known)
+        assert f"`{line}`" in self.TEXT
+        env, file = {"SKYNET_HOME": str(tmp_path)}, tmp_path / "skynet.toml"
+        if line.startswith("["):
+            file.write_text(line)
+        elif line.startswith("skynet"):
+            (tmp_path / "credentials").mkdir()
+            (tmp_path / "credentials" / f"{known.name}.json").write_text("{}")
+        else:
+            env |= {name: value.replace("…", "x") for name, _, value in (part.partition("=") for part in line.split())}
+        config = load_config(None, env=env)
+        assert list(config.enabled_providers) == [known.name]
+
+    def test_the_age_of_the_catalogue_is_told(self) -> None:
+        assert f"as of {catalogue.catalogue_date()}" in self.TEXT
+
+    def test_every_example_is_right(self, tmp_path: Path) -> None:
+        examples = re.findall(r"```toml\n(.*?)```", self.TEXT, re.DOTALL)
+        assert len(examples) >= 6
+        for example in examples:
+            (tmp_path / "skynet.toml").write_text(example)
+            config = load_config(None, env={"SKYNET_HOME": str(tmp_path), "HOME": str(tmp_path), "LAB_KEY": "k"})
+            assert config.enabled_providers or config.providers or config.pools
+            assert not any("is off" in warning for warning in config.warnings)
+
+
+class TestAssistant:
+    """``docs/assistant.md``: what it says of the assistant, its tools and its turns is what the code has."""
+
+    TEXT = (DOCS / "assistant.md").read_text()
+
+    def rows(self) -> Iterator[list[str]]:
+        for line in self.TEXT.splitlines():
+            if line.startswith("| "):
+                yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+    def test_every_built_in_tool_has_its_row(self, tmp_path: Path) -> None:
+        places = Places(lambda context: tmp_path)
+        permissions = {row[0]: row[-1] for row in self.rows() if len(row) == 4}
+        offered = built_in_tools(places=places, workspace=Workspace(tmp_path))
+        assert {f"`{tool.name}`": f"`{tool.permission}`" for tool in offered}.items() <= permissions.items()
+        for tool in built_in_tools(places=places, workspace=Workspace(tmp_path), commands=cast(CommandPort, object())):
+            assert f"`{tool.name}`" in self.TEXT
+
+    def test_what_each_role_may_do(self) -> None:
+        told = {row[0]: set(re.findall(r"`([a-z.]+)`", row[1])) for row in self.rows() if len(row) == 2}
+        for role, permissions in ROLE_PERMISSIONS.items():
+            assert told[role] == set(permissions), role
+
+    def test_every_setting_of_the_agent_and_the_router_is_named(self) -> None:
+        missing = [path for path, *_ in settings() if path.startswith(("agent.", "router.")) and path not in self.TEXT]
+        assert not missing
+
+    def test_where_the_prompt_may_be_from(self) -> None:
+        assert [row[2] for row in self.rows() if len(row) == 3 and row[2].strip("`") in set(WorkspaceMode)] == [
+            f"`{mode}`" for mode in WorkspaceMode
+        ]
+
+    def test_the_files_stand_in_their_order(self) -> None:
+        files = [*(f"| `{name}` |" for name in FILES), "| other `*.md` files |", f"| `{BOOTSTRAP}` |"]
+        places = [self.TEXT.index(file) for file in files]
+        assert places == sorted(places)
+        assert f"`{FIRST_RUN}`" in self.TEXT
+
+    def test_the_budgets_of_the_levels_of_thinking(self) -> None:
+        levels, (_, *tokens) = (row for row in self.rows() if len(row) == 6 and row[0] in ("Level", BUDGETS))
+        assert dict(zip([level.strip("`") for level in levels[1:]], tokens, strict=True)) == {
+            level: f"{tokens:,}" for level, tokens in BUDGET_TOKENS.items() if tokens
+        }
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            f"at most {workspace.FILE_CHARS:,} characters in the prompt, all together {workspace.TOTAL_CHARS:,}",
+            f"beyond {workspace.MOST_FILES} files",
+            f"the last {run_request.HISTORY_MESSAGES} stored messages",
+            f"{run_request.DEFAULT_WINDOW_TOKENS:,}",
+            f"{files.READ_CHARS:,} characters a call",
+            f"the first {files.FILE_BYTES // 2**20} MiB",
+            f"{files.IMAGE_BYTES:,} bytes",
+            f"the last {files.MOST_SEEN:,}",
+            f"{search.MOST_ENTRIES:,} entries, {search.LIST_CHARS:,} characters",
+            f"{DEEPEST} levels, {search.WALK_S:.0f} seconds",
+            f"{search.MOST_MATCHES} matches, {search.LINE_CHARS} characters a line",
+            f"{Tool.__dataclass_fields__['timeout_s'].default:.0f} seconds",
+            f"less than {LEAST_FREE_BYTES // 2**20} MiB",
+            f"at most {runs.MAX_QUEUED} wait",
+            f"at most {runs.MAX_ACTIVE} are answered",
+            f"at most {turn.MAX_PARALLEL_CALLS}",
+            f"`agent.max_rounds` times ({turn.MAX_ROUNDS})",
+            f"`router.retries` times ({failover.RETRIES})",
+            f"`router.breaker_failures` failures in a row ({breaker.FAILURES})",
+            f"`router.breaker_cooldown_s` seconds ({breaker.COOL_DOWN_S:.0f})",
+            f"at most {breaker.LONGEST_S / 60:.0f} minutes",
+            f"at most {failover.SHORT_WAIT_S:.0f} seconds",
+            f"after {failover.RETRY_PAUSE_S:g} s, then {2 * failover.RETRY_PAUSE_S:g} s",
+            f"has {DEFAULT_MAX_TOKENS:,} tokens",
+            f"for {claude.LONG_ANSWER_TOKENS:,}",
+            f"for {claude.CAUTIOUS_TOKENS:,}",
+            f"at most {1 / COALESCE_S:.0f} a second",
+        ],
+    )
+    def test_numbers(self, words: str) -> None:
+        assert words in " ".join(self.TEXT.split())
+
+
+OWN_METHODS: Mapping[str, Sequence[type[msgspec.Struct]]] = {
+    "agent.status": (providers.AgentStatusResult, providers.ProviderStatus, providers.ProviderModel),
+    "agent.model": (providers.AgentModelParams, providers.AgentModelResult),
+    "providers.list": (providers.ProvidersListParams, providers.ProvidersListResult, providers.KnownProvider),
+    "providers.models": (providers.ProvidersModelsParams, providers.ProvidersModelsResult),
+    "providers.test": (providers.ProvidersTestParams, providers.ProvidersTestResult, providers.ProviderTest),
+}
+
+
+@pytest.mark.parametrize("name", OWN_METHODS)
+def test_every_field_of_a_method_of_our_own_is_described(name: str) -> None:
+    section = re.search(rf"(?ms)^### `{re.escape(name)}`\n(.*?)^##", (DOCS / "protocol.md").read_text())
+    assert section is not None
+    for struct in OWN_METHODS[name]:
+        for field in msgspec.structs.fields(struct):
+            assert f"`{field.encode_name}`" in section[1], f"{struct.__name__}.{field.encode_name}"
+
+
+class TestPlugins:
+    """``docs/plugins.md``: its example is a plugin, and its numbers are those of the code."""
+
+    TEXT = (DOCS / "plugins.md").read_text()
+
+    def test_every_key_is_in_the_table(self) -> None:
+        documented = dict(re.findall(r"(?m)^\| `([a-z_]+)` \| ([^|]+) \|", self.TEXT))
+        fields = msgspec.structs.fields(PluginFile)
+        assert list(documented) == [field.name for field in fields]
+        for field in fields:
+            assert (documented[field.name] == "required") == field.required
+        assert documented["timeout_s"] == f"`{PluginFile(description='', command=()).timeout_s:g}`"
+
+    def test_the_example_is_a_plugin(self) -> None:
+        (example,) = re.findall(r"```toml\n(.*?)```", self.TEXT, re.DOTALL)
+        file = parse(example.encode(), Path("/tools/weather/tool.toml"), {"WEATHER_KEY": "k"})
+        assert (file.name, file.env) == ("weather", {"WEATHER_KEY": "k"})
+
+    def test_its_numbers(self) -> None:
+        assert f"first {MOST_PLUGINS:,} are" in self.TEXT
+        assert f"`{plugins.PATH}`" in self.TEXT
+        assert f"{plugins.OUTPUT_CHARS:,} characters" in self.TEXT
+        assert f"{OPEN_FILES:,} open files" in self.TEXT
+        assert f"at most {FILE_BYTES // 1024} KiB" in self.TEXT
+        assert f"after {OUTPUT_BYTES // 1024 // 1024} MiB" in self.TEXT
+
+
 class TestExample:
     """``skynet.example.toml`` loads, and has every key with its default."""
 
@@ -193,11 +394,11 @@ class TestExample:
 
     def test_every_key_is_there_with_its_default(self) -> None:
         document = tomllib.loads(uncommented())
-        illustrations = {"base_url", "id", "aliases", "pools", "input", "output", "max_output_tokens"}
-        for path, name, default, table in settings():
+        illustrations = {"base_url", "id", "aliases", "pools", "input", "output"}
+        for path, name, default, _ in settings():
             values = _values(document, re.split(r"\.|(?=\[\])", path))
             assert values, f"{path} is not in the example"
-            if name not in illustrations or (name == "input" and table is not PriceConfig):
+            if name not in illustrations and default is not None:
                 assert default in values, f"{path}: the default is {default!r}, the example has {values}"
 
 

@@ -69,6 +69,7 @@ async def conversation(client: WireClient, key: str) -> list[tuple[str, str]]:
 async def test_a_completion_is_a_run_that_the_persons_clients_see(
     gateway: RunningGateway, client: WireClient, http: httpx2.AsyncClient
 ) -> None:
+    """SK-100."""
     async with gateway.client() as second:
         completion = await complete(http, "tokens=20", user="script")
         run_id = completion["id"].removeprefix("chatcmpl_")
@@ -116,7 +117,7 @@ async def test_a_stream_and_its_events_say_the_same(client: WireClient, http: ht
 async def test_one_conversation_over_both_ways(
     client: WireClient, http: httpx2.AsyncClient, models: ModelServer
 ) -> None:
-    """``user`` and a session header name a conversation; what is said in it over WebSocket belongs to it as well."""
+    """``user`` and a session header name a conversation, also for what is said in it over WebSocket (SK-100)."""
     await complete(http, "say=one", user="Alice")
     await complete(http, "say=two", user="Alice")
     assert len(models.bodies[-1]["messages"]) == 4

@@ -12,6 +12,7 @@ from skynet_protocol.device import DeviceIdentity
 from tests.support.client import Refused, WireClient
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.model_server import ModelServer
+from tests.support.script import without_session
 
 MAIN = "agent:main:main"
 
@@ -127,7 +128,7 @@ async def test_messages_of_one_session_wait_for_each_other(client: WireClient, m
     assert [m["role"] for m in models.requests[0].body["messages"]] == ["system", "user"]
     roles = [m["role"] for m in models.requests[2].body["messages"]]
     assert roles[-1] == "user"
-    assert models.requests[2].body["messages"][-1]["content"].endswith("say=third")
+    assert without_session(models.requests[2].body["messages"][-1]["content"]).endswith("say=third")
 
 
 async def test_the_main_session_is_told_what_happened_once(client: WireClient, models: ModelServer) -> None:
@@ -238,7 +239,7 @@ async def test_agent_answers_twice(client: WireClient) -> None:
     assert final["result"]["payloads"] == [{"text": "w0 w1 w2 w3 w4", "mediaUrl": None}]
     meta = final["result"]["meta"]["agentMeta"]
     assert (meta["provider"], meta["model"]) == ("mock", "mock-1")
-    assert meta["usage"] == {"input": 100, "output": 5, "total": 105}
+    assert meta["usage"] == {"input": 100, "output": 5, "total": 105, "cacheRead": 0, "cacheWrite": 0}
     assert meta["promptTokens"] == 100
     # a repeat gets the final answer at once, and chat events were sent as well
     assert await client.call("agent", {"message": "tokens=5", "idempotencyKey": "a1"}) == final
@@ -532,6 +533,7 @@ async def test_send_policy_deny(client: WireClient) -> None:
 
 
 async def test_the_offline_assistant_answers_without_any_provider(tmp_path: Path) -> None:
+    """SK-074."""
     async with running_gateway(tmp_path) as gateway, gateway.client() as client:
         end = await client.chat_end(await send(client, "hello"))
         assert end["state"] == "final"
