@@ -78,7 +78,7 @@ from skynet_protocol.methods import METHODS
 from skynet_users.credentials import CredentialStore
 from skynet_users.devices import DeviceStore
 from skynet_users.people import UserStore
-from skynet_users.permissions import is_permitted
+from skynet_users.permissions import DEFAULT_POLICY, permits
 from skynet_users.schema import COMPONENT as USER_TABLES
 
 log = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ class App:
     http: Starlette
     database: Database
     runs: Runs
+    toolbox: Toolbox
 
 
 @asynccontextmanager
@@ -266,7 +267,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 origins=config.gateway.origins,
                 accepting=lambda: not runs.closing,
             )
-            yield App(gateway, http, db, runs)
+            yield App(gateway, http, db, runs, toolbox)
 
 
 def serve(config: Config, *, on_ready: Callable[[str], None] | None = None) -> None:
@@ -375,7 +376,7 @@ def private_places(config: Config, env: Mapping[str, str]) -> Sequence[Path]:
 
 def _permits(context: ToolContext, tool: Tool) -> str | None:
     """Why somebody may not use a tool; None if he may."""
-    if is_permitted(context.role, tool.permission):
+    if permits(DEFAULT_POLICY.grants(context.role), tool.permission):
         return None
     return f"{tool.name} is not for people with the role {context.role}: it needs the permission {tool.permission}"
 

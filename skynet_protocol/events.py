@@ -31,8 +31,13 @@ EVENTS: tuple[str, ...] = (
     "exec.approval.requested",
     "exec.approval.resolved",
     "update.available",
+    "budget.warning",
+    "approvals.requested",
+    "approvals.resolved",
+    "guardian.alert",
+    "memory.read",
 )
-"""What ``features.events`` of hello-ok says, in OpenClaw's order."""
+"""What ``features.events`` of hello-ok says, OpenClaw's in its order first."""
 
 EVENT_SCOPES: Mapping[str, str] = MappingProxyType(
     {
@@ -61,6 +66,7 @@ _DROPPABLE = frozenset(
         "exec.approval.requested",
         "exec.approval.resolved",
         "update.available",
+        "budget.warning",
     )
 )
 

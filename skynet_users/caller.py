@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skynet_memory.ids import ConnId, DeviceId, Role, UserId
+from skynet_users.errors import Forbidden
+from skynet_users.permissions import DEFAULT_POLICY, Grants, Permission, permits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,3 +32,22 @@ class Caller:
     device_id: DeviceId | None = None
     local: bool = False
     """The call came over loopback, without forwarding headers."""
+    grants: Grants | None = None
+    """What the person may do; None for what the role has by default."""
+    credential_id: str = ""
+    """The personal token that was shown; empty for everything else."""
+    expires_at_ms: int | None = None
+    """When that token ends, and the connection with it."""
+
+    def may(self, permission: Permission, owner: UserId | None = None) -> bool:
+        """Whether the person may do it: with what is ``owner``'s, or with the own if that is None."""
+        grants = DEFAULT_POLICY.grants(self.role) if self.grants is None else self.grants
+        return permits(grants, permission, own=owner is None or owner == self.user_id)
+
+    def require(self, permission: Permission, owner: UserId | None = None) -> None:
+        """
+        Raises:
+            Forbidden: the person may not.
+        """
+        if not self.may(permission, owner):
+            raise Forbidden(permission)

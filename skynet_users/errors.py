@@ -43,3 +43,11 @@ class BeyondOwnScopes(Exception):
     def __init__(self, scope: str) -> None:
         super().__init__(f"missing scope: {scope}")
         self.scope = scope
+
+
+class Forbidden(Exception):
+    """The person lacks a permission. ``str()`` names it and nothing else: not whose thing it was."""
+
+    def __init__(self, permission: str) -> None:
+        super().__init__(f"not permitted: {permission}")
+        self.permission = permission

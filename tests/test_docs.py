@@ -36,13 +36,14 @@ from skynet_agent.registry import REGISTRY, KnownProvider
 from skynet_agent.thinking import BUDGET_TOKENS
 from skynet_agent.tools import Tool
 from skynet_agent.workspace import BOOTSTRAP, FILES, FIRST_RUN, Workspace, WorkspaceMode
+from skynet_memory.ids import Role
 from skynet_memory.database import Database
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_protocol import providers
 from skynet_protocol.events import EVENT_SCOPES, EVENTS, is_droppable
 from skynet_protocol.methods import METHODS
-from skynet_users.permissions import ROLE_PERMISSIONS
+from skynet_users.permissions import DEFAULT_POLICY, Permission, permits
 from skynet_users.schema import COMPONENT as USER_TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -270,8 +271,11 @@ class TestAssistant:
 
     def test_what_each_role_may_do(self) -> None:
         told = {row[0]: set(re.findall(r"`([a-z.]+)`", row[1])) for row in self.rows() if len(row) == 2}
-        for role, permissions in ROLE_PERMISSIONS.items():
-            assert told[role] == set(permissions), role
+        for role in Role:
+            grants = DEFAULT_POLICY.grants(role)
+            assert told[role] == {word for word in told[Role.ADMIN] if permits(grants, word)}, role
+        needed = {row[-1].strip("`") for row in self.rows() if len(row) == 4 and row[0].startswith("`")}
+        assert {word for word in needed if word in set(Permission)} <= told[Role.ADMIN]
 
     def test_every_setting_of_the_agent_and_the_router_is_named(self) -> None:
         missing = [path for path, *_ in settings() if path.startswith(("agent.", "router.")) and path not in self.TEXT]

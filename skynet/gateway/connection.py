@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from skynet.config import LimitsConfig
 from skynet.gateway.auth import Admission, Authenticator
+from skynet.gateway.authorize import authorize_method
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.dispatch import Dispatcher
 from skynet.gateway.errors import error_shape
@@ -40,6 +41,7 @@ from skynet_protocol.frames import (
 )
 from skynet_protocol.methods import authorize
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +86,8 @@ class Gateway:
     presence: PresenceTable
     greet: Callable[[Admission, ConnId], HelloOk]
     connected: Callable[[Caller], None]
+    refused: Callable[[Caller, str, Forbidden], None] = lambda caller, method, refusal: None
+    """Told of every call that its person was not permitted."""
 
 
 class Phase(Enum):
@@ -316,9 +320,14 @@ class Connection:
             return
         try:
             authorize(request.method, self.caller.gateway_role, self.caller.scopes)
+            authorize_method(self.caller, request.method)
         except RequestError as exc:
             self.send(encode_error(request.id, exc.shape()))
             self._count_role_refusal(exc)
+            return
+        except Forbidden as exc:
+            self.send(encode_error(request.id, error_shape(exc)))
+            self._gateway.refused(self.caller, request.method, exc)
             return
         self._role_refusals = 0
         if request.method == "connect":

@@ -9,6 +9,7 @@ from skynet_memory.errors import LabelInUse, SessionNotFound, StorageUnavailable
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import ErrorCode, ErrorShape, RequestError
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,9 @@ def _invalid(code: str) -> Callable[[Any], ErrorShape]:
 
 WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
     RequestError: lambda exc: exc.shape(),
+    Forbidden: lambda exc: ErrorShape(
+        code=ErrorCode.INVALID_REQUEST, message=str(exc), details={"code": "FORBIDDEN", "permission": exc.permission}
+    ),
     SessionNotFound: _invalid("NOT_FOUND"),
     LabelInUse: _invalid("INVALID_PARAMS"),
     InvalidSessionKey: _invalid("INVALID_PARAMS"),

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from skynet.gateway.auth import Authenticator
+from skynet.gateway.authorize import authorize_route
 from skynet.gateway.peer import PeerInfo, joined_headers, origin_allowed
 from skynet.http.errors import HttpError, invalid
 from skynet_protocol.scopes import satisfies
@@ -30,8 +31,8 @@ class Access:
         self._authenticator = authenticator
         self._origins = origins
 
-    async def admit(self, scope: Scope, peer: PeerInfo, required_scope: str) -> Caller:
-        """The caller, who has ``required_scope``.
+    async def admit(self, scope: Scope, peer: PeerInfo, required_scope: str, route: str) -> Caller:
+        """The caller, who has ``required_scope`` and may use ``route``, a path as in the table of routes.
 
         A request from a page of another origin is refused, as at the WebSocket: with ``auth.mode = "none"`` any page
         that a person of this machine opens could otherwise talk to the gateway, for a body needs no preflight if it
@@ -41,6 +42,7 @@ class Access:
         Raises:
             HttpError: a foreign origin (403), a secret in the URL (400), or a missing scope (403).
             AuthFailed: no secret, a wrong one, or too many wrong ones.
+            Forbidden: the person may not use the route.
         """
         if peer.origin is not None and not origin_allowed(peer, self._origins):
             raise HttpError(403, "origin not allowed", code="origin_not_allowed")
@@ -49,6 +51,7 @@ class Access:
         caller = await self._authenticator.bearer(_bearer_token(peer), peer)
         if not satisfies(caller.scopes, required_scope):
             raise HttpError(403, f"missing scope: {required_scope}", code="insufficient_scope")
+        authorize_route(caller, route)
         return caller
 
 

@@ -66,7 +66,7 @@ class ChatCompletions:
         correlation_id = ""
         try:
             peer = peer_of(scope)
-            caller = await self._access.admit(scope, peer, OperatorScope.WRITE)
+            caller = await self._access.admit(scope, peer, OperatorScope.WRITE, "/v1/chat/completions")
             correlation_id = caller.correlation_id
             body = await read_body(receive, peer, limit_bytes=self._body_bytes)
             turn = parse_chat_request(body, now_ms=self._clock(), max_tokens=self._max_tokens)

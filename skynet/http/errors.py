@@ -24,6 +24,7 @@ from skynet_agent.errors import (
 from skynet_memory.errors import SessionNotFound, StorageUnavailable
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import ErrorCode, RequestError
+from skynet_users.errors import Forbidden
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ HTTP_ERRORS: Mapping[type[Exception], Callable[[Any], HttpError]] = {
     HttpError: lambda exc: exc,
     AuthFailed: _unauthorized,
     RequestError: _request_error,
+    Forbidden: lambda exc: HttpError(403, str(exc), code="forbidden"),
     InvalidSessionKey: lambda exc: invalid(str(exc)),
     SessionNotFound: lambda exc: HttpError(404, str(exc), code="session_not_found"),
     StorageUnavailable: lambda exc: HttpError(

@@ -33,7 +33,7 @@ class Models:
         correlation_id = ""
         try:
             peer = peer_of(scope)
-            caller = await self._access.admit(scope, peer, OperatorScope.READ)
+            caller = await self._access.admit(scope, peer, OperatorScope.READ, "/v1/models")
             correlation_id = caller.correlation_id
             wanted = scope.get("path_params", {}).get("id")
             answer = self._list() if wanted is None else self._one(wanted)

@@ -32,13 +32,18 @@ def refusal(method: str, role: str, scopes: tuple[str, ...]) -> str | None:
 
 
 def test_hello_names_openclaws_92_methods_in_its_order_and_then_ours():
-    assert len(LISTED_METHODS) == 98
+    assert len(LISTED_METHODS) == 139
     assert LISTED_METHODS[:4] == ("health", "doctor.memory.status", "logs.tail", "channels.status")
-    assert LISTED_METHODS[-9:-5] == ("chat.history", "chat.abort", "chat.send", "ping")
-    assert LISTED_METHODS[-5:-3] == ("agent.status", "agent.model")
-    assert LISTED_METHODS[-3:] == ("providers.list", "providers.test", "providers.models")
+    assert LISTED_METHODS[89:93] == ("chat.history", "chat.abort", "chat.send", "ping")
+    assert LISTED_METHODS[93:98] == (
+        "agent.status",
+        "agent.model",
+        "providers.list",
+        "providers.test",
+        "providers.models",
+    )
     assert {name for name, spec in METHODS.items() if not spec.listed} == HIDDEN
-    assert len(METHODS) == 108
+    assert len(METHODS) == 149
     assert all(name == spec.name for name, spec in METHODS.items())
 
 
