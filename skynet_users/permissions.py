@@ -23,7 +23,7 @@ class Reach(StrEnum):
 
 
 class Permission(StrEnum):
-    """What there is to be allowed. The words stand in the configuration, in people's flags and in ``Tool.permission``."""
+    """What there is to be allowed. The words stand in the configuration, people's flags and ``Tool.permission``."""
 
     MESSAGES_SEND = "messages.send"
     """Talk with the assistant."""
@@ -80,7 +80,7 @@ class Permission(StrEnum):
 Grants: TypeAlias = Mapping[Permission, Reach]
 """What one person has; a permission that is not there is not given."""
 
-_ADMIN: Final = {permission: Reach.ALL for permission in Permission}
+_ADMIN: Final = dict.fromkeys(Permission, Reach.ALL)
 _CHILD: Final = dict.fromkeys(
     (
         Permission.MESSAGES_SEND,

@@ -36,8 +36,8 @@ from skynet_agent.registry import REGISTRY, KnownProvider
 from skynet_agent.thinking import BUDGET_TOKENS
 from skynet_agent.tools import Tool
 from skynet_agent.workspace import BOOTSTRAP, FILES, FIRST_RUN, Workspace, WorkspaceMode
-from skynet_memory.ids import Role
 from skynet_memory.database import Database
+from skynet_memory.ids import Role
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_protocol import providers
