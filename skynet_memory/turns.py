@@ -137,13 +137,14 @@ class TurnStore:
         self,
         *,
         owner: UserId,
+        spender: UserId | None = None,
         kind: str,
         run_id: RunId,
         entries: Sequence[NewEntry],
         usage: Sequence[UsageRecord],
         now_ms: int,
     ) -> None:
-        """Add entries and usage of a run that goes on. Durable on return.
+        """Add entries and usage of a run that goes on. Durable on return. ``spender`` is who used it, if not the owner.
 
         Raises:
             RunNotOpen: not begun, or closed already; nothing was written.
@@ -159,7 +160,7 @@ class TurnStore:
             if run is None:
                 raise RunNotOpen(run_id)
             key, session_id = run["key"], run["session_id"]
-            _insert_usage(tx, owner, key, session_id, run_id, usage)
+            _insert_usage(tx, spender or owner, key, session_id, run_id, usage)
             tx.changed(topic(owner))
             if _extend(tx, owner, key, session_id, chain, now_ms):
                 values = {**chain.session_values(), **counters, "owner": owner, "key": key, "session_id": session_id}
@@ -171,6 +172,7 @@ class TurnStore:
         self,
         *,
         owner: UserId,
+        spender: UserId | None = None,
         kind: str,
         run_id: RunId,
         entries: Sequence[NewEntry],
@@ -205,7 +207,7 @@ class TurnStore:
         def work(tx: Statements) -> Row | SessionKey:
             run = _close(tx, owner, kind, run_id, status, response, now_ms)
             key, session_id = run["key"], run["session_id"]
-            _insert_usage(tx, owner, key, session_id, run_id, usage)
+            _insert_usage(tx, spender or owner, key, session_id, run_id, usage)
             tx.changed(topic(owner))
             if not _extend(tx, owner, key, session_id, chain, now_ms):
                 session = tx.fetchone("SELECT * FROM sessions WHERE owner = ? AND key = ?", (owner, key))

@@ -22,7 +22,7 @@ from skynet_memory.keys import parse_key
 from skynet_memory.transcripts import TranscriptStore
 
 if TYPE_CHECKING:
-    from skynet.gateway.runs import Inbound, Run
+    from skynet.gateway.run import Inbound, Run
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class RunRequests:
 
 
 def _context(run: "Run") -> ToolContext:
-    return ToolContext(user_id=run.owner, role=run.inbound.caller.role, session_key=run.key, run_id=run.run_id)
+    return ToolContext(user_id=run.person, role=run.inbound.caller.role, session_key=run.key, run_id=run.run_id)
 
 
 def _cache_key(run: "Run") -> str:

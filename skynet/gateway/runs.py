@@ -8,27 +8,24 @@ once: stored first, told afterwards.
 import asyncio
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
-
-import msgspec
+from typing import Any, Self
 
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.errors import error_shape
-from skynet.gateway.run_answer import RunResult, RunStatus, agent_result, gateway_message
+from skynet.gateway.run import Inbound, Repeat, Run, RunKind
+from skynet.gateway.run_answer import RunResult, RunStatus, gateway_message
 from skynet.gateway.run_events import RunEvents
 from skynet.gateway.run_request import RunRequests, own_message, shorter
+from skynet.gateway.run_store import RunStore
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
-from skynet_agent.draft import Draft
 from skynet_agent.errors import ProviderError
 from skynet_agent.events import (
     Answered,
-    Attempt,
     Finished,
     Shortened,
     Started,
@@ -42,30 +39,21 @@ from skynet_agent.events import (
 )
 from skynet_agent.messages import (
     AssistantMessage,
-    ImageBlock,
     Message,
     StopReason,
-    TextBlock,
-    ToolResultMessage,
     encode_message,
     text_of,
 )
-from skynet_agent.requests import ModelOptions
 from skynet_agent.router import Router
 from skynet_agent.turn import MAX_ROUNDS, Turn
-from skynet_memory.errors import SessionNotFound, StorageUnavailable
-from skynet_memory.ids import ConnId, RunId, SessionId, SessionKey, UserId, now_ms
+from skynet_memory.errors import StorageUnavailable
+from skynet_memory.ids import RunId, SessionKey, UserId, now_ms
 from skynet_memory.sessions import SessionStore
-from skynet_memory.transcripts import NewEntry
 from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
-from skynet_memory.usage import UsageRecord
 from skynet_protocol.errors import ErrorCode, RequestError
 from skynet_protocol.events import assistant_message
-from skynet_users.caller import Caller
 
 log = logging.getLogger(__name__)
-
-RunKind: TypeAlias = Literal["chat", "agent", "http"]
 
 MAX_QUEUED = 20
 """Messages that may wait in one lane; the next is refused, so that a stuck model does not fill the memory."""
@@ -76,140 +64,6 @@ STORE_AGAIN_S = 1.0
 REMEMBERED_RUNS = 1000
 REMEMBERED_MS = 600_000
 """How many ended runs ``agent.wait`` can still answer for, and for how long (OPENCLAW-V3 6.6)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inbound:
-    """A message on its way in.
-
-    ``run_id`` is the client's idempotency key. ``history`` replaces the stored transcript as the conversation so far,
-    for HTTP clients that send it themselves; with an empty ``content`` it is the whole conversation, which ends in a
-    tool's result, and nothing is appended. ``reply`` answers in place of the model (a command); such a message is not
-    stored, only its answer. ``wire_key`` is the session key as the client wrote it; "" for a run that
-    is known by its session id alone, which has no ``chat`` events.
-    """
-
-    caller: Caller
-    key: SessionKey
-    run_id: RunId
-    kind: RunKind
-    content: tuple[TextBlock | ImageBlock, ...]
-    model: str = ""
-    system: str = ""
-    history: tuple[Message, ...] | None = None
-    options: ModelOptions = field(default_factory=ModelOptions)
-    thinking: str = ""
-    reply: Callable[[], Awaitable[str]] | None = None
-    timeout_s: float | None = None
-    origin: Mapping[str, str] = field(default_factory=dict)
-    wire_key: str = ""
-    session_id: SessionId | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """The idempotency key was used before: nothing ran. ``run`` is there while the first one still runs."""
-
-    status: str
-    response: bytes | None
-    started_at_ms: int
-    run: "Run | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunEnded:
-    """The last event that a run's listeners get."""
-
-    result: RunResult
-
-
-Listener: TypeAlias = Callable[[TurnEvent | RunEnded], None]
-
-
-class Run:
-    """A message that was accepted, until its answer is stored."""
-
-    def __init__(
-        self,
-        inbound: Inbound,
-        begun: TurnBegun,
-        draft: Draft,
-        accepted_at_ms: int,
-        stopped: "Callable[[Run], None]",
-    ) -> None:
-        self.inbound = inbound
-        self.session = begun.session
-        self.entry_id = begun.entry_id
-        self.accepted_at_ms = accepted_at_ms
-        self.started_at_ms = 0
-        self.waited = False
-        self.stop_reason = ""
-        self.draft = draft
-        self.turn: Turn | None = None
-        self.watchers: set[ConnId] = set() if inbound.caller.conn_id is None else {inbound.caller.conn_id}
-        self.stored = 0
-        self.tried: tuple[Attempt, ...] = ()
-        self._stopped = stopped
-        self._task: asyncio.Task[Finished] | None = None
-        self._listeners: list[Listener] = []
-        self._result: asyncio.Future[RunResult] = asyncio.get_running_loop().create_future()
-
-    @property
-    def run_id(self) -> RunId:
-        return self.inbound.run_id
-
-    @property
-    def key(self) -> SessionKey:
-        return self.inbound.key
-
-    @property
-    def owner(self) -> UserId:
-        return self.inbound.caller.user_id
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener`` with every event from now on, in order, on the loop; returns the unsubscriber."""
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return unsubscribe
-
-    @property
-    def ended(self) -> RunResult | None:
-        """The end, once it is told."""
-        return self._result.result() if self._result.done() else None
-
-    async def wait(self) -> RunResult:
-        """The result; a model's failure is in it, not raised. Cancelling the wait does not touch the run."""
-        return await asyncio.shield(self._result)
-
-    def abort(self, stop_reason: str) -> None:
-        """Stop the run, queued or running; its partial answer is kept. The first reason given stands."""
-        if not self.stop_reason and not self._result.done():
-            self.stop_reason = stop_reason
-            if self._task is not None:
-                self._task.cancel()
-            else:
-                self._stopped(self)
-
-    def emit(self, event: TurnEvent | RunEnded) -> None:
-        """Tell the listeners; what one of them raises is no concern of the run, nor of the others."""
-        for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:
-                log.exception("a listener of run %s failed", self.run_id)
-
-    def begin(self, task: asyncio.Task[Finished]) -> None:
-        """The turn is carried out by ``task``."""
-        self._task = task
-
-    def end(self, result: RunResult) -> None:
-        """The end is told."""
-        self._result.set_result(result)
-        self.emit(RunEnded(result))
 
 
 class Runs:
@@ -237,6 +91,7 @@ class Runs:
         self._timeout_s = timeout_s
         self._max_rounds = max_rounds
         self._clock = clock
+        self._store = RunStore(turns, tasks, window=requests.window, clock=clock)
         self._lanes: dict[SessionKey, deque[Run]] = {}
         self._active: dict[tuple[UserId, RunKind, RunId], Run] = {}
         self._working: set[asyncio.Task[None]] = set()
@@ -271,7 +126,7 @@ class Runs:
             if inbound.caller.conn_id is not None:
                 running.watchers.add(inbound.caller.conn_id)
             return Repeat("running", None, running.accepted_at_ms, running)
-        await self.check_room(inbound.caller.user_id, inbound.key)
+        await self.check_room(inbound.caller.user_id, inbound.key, owner=inbound.owner)
         accepting = self._tasks.start(self._store_inbound(inbound), name=f"accept {inbound.run_id}")
         self._arriving[inbound.key] += 1
         try:
@@ -287,8 +142,8 @@ class Runs:
         # In the same step as the return: so the acknowledgement leaves before the run's first event.
         return self._enqueue(inbound, begun)
 
-    async def check_room(self, owner: UserId, key: SessionKey) -> None:
-        """Whether a message for this session would be taken now.
+    async def check_room(self, person: UserId, key: SessionKey, *, owner: UserId | None = None) -> None:
+        """Whether a message of ``person`` for this session, which is ``owner``'s or the own, would be taken now.
 
         Raises:
             RequestError: the session takes no messages; or (``UNAVAILABLE``, retryable) its lane is full, its person
@@ -296,12 +151,12 @@ class Runs:
         """
         if self.closing:
             raise _busy("the gateway is shutting down", retry_after_ms=2000)
-        session = await self._sessions.get(owner, key)
+        session = await self._sessions.get(owner or person, key)
         if session is not None and session.settings.get("sendPolicy") == "deny":
             raise RequestError("send blocked by session policy")
         if len(self._lanes.get(key, ())) + self._arriving[key] > MAX_QUEUED:
             raise _busy(f"{MAX_QUEUED} messages are waiting in this session already", retry_after_ms=5000)
-        if len(self.active(owner)) >= MAX_ACTIVE:
+        if sum(run.person == person for run in self._active.values()) >= MAX_ACTIVE:
             raise _busy(f"{MAX_ACTIVE} of your messages are being answered already", retry_after_ms=5000)
 
     def _abandon(self, inbound: Inbound, accepting: "asyncio.Task[TurnBegun | TurnRepeated]") -> None:
@@ -313,7 +168,7 @@ class Runs:
     async def _store_inbound(self, inbound: Inbound) -> TurnBegun | TurnRepeated:
         accepted_at_ms = self._clock()
         return await self._turns.begin(
-            owner=inbound.caller.user_id,
+            owner=inbound.owner,
             key=inbound.key,
             run_id=inbound.run_id,
             kind=inbound.kind,
@@ -398,7 +253,7 @@ class Runs:
             while lane:
                 run = lane[0]
                 try:
-                    with log_context(user_id=run.owner, run_id=run.run_id):
+                    with log_context(user_id=run.person, run_id=run.run_id):
                         await self._execute(run)
                 finally:
                     lane.popleft()
@@ -432,7 +287,7 @@ class Runs:
         result = await self._answer(run, events)
         stored = True
         try:
-            await self._store(run, result)
+            await self._store.end(run, result)
         except StorageUnavailable as exc:
             result = self._failed(run, exc)
             stored = False
@@ -463,15 +318,6 @@ class Runs:
         self._remember(run, result)
         run.end(result)
         log.info("run ended: %s after %d ms", result.status, result.ended_at_ms - result.started_at_ms)
-
-    async def _store_patiently(self, run: Run, result: RunResult) -> None:
-        """Store an end that is told in any case."""
-        try:
-            await self._store(run, result)
-        except StorageUnavailable:
-            await self._store_later(run, result)
-        except Exception:
-            log.exception("the end of run %s cannot be stored", run.run_id)
 
     async def _answer(self, run: Run, events: RunEvents) -> RunResult:
         """The answer, complete or as far as it came."""
@@ -548,60 +394,18 @@ class Runs:
             tools=asked.tools,
             max_rounds=self._max_rounds,
             shorten=shorter,
-            after_round=partial(self._store_round, run),
+            after_round=partial(self._store.round, run),
         )
         return await run.turn.run()
 
-    async def _store_round(self, run: Run) -> None:
-        """Keep what tools did, before the model is asked again: a process that dies now has done it all the same.
-
-        What the storage refuses is stored with the end.
-        """
-        assert run.turn is not None
-        known, count = run.turn.messages[run.stored :], len(run.turn.messages)
-        writing = self._tasks.start(
-            self._turns.add(
-                owner=run.owner,
-                kind=run.inbound.kind,
-                run_id=run.run_id,
-                entries=_entries(known),
-                usage=_usage(known, self._clock()),
-                now_ms=self._clock(),
-            ),
-            name=f"round of {run.run_id}",
-        )
+    async def _store_patiently(self, run: Run, result: RunResult) -> None:
+        """Store an end that is told in any case."""
         try:
-            await asyncio.shield(writing)
-        except StorageUnavailable as exc:
-            log.warning("a round of run %s is stored with its end: %s", run.run_id, exc)
-            return
-        except asyncio.CancelledError:
-            await asyncio.wait({writing})
-            if not writing.cancelled() and writing.exception() is None:
-                run.stored = count
-            raise
-        run.stored = count
-
-    async def _store(self, run: Run, result: RunResult) -> None:
-        message, new = result.message, result.messages[run.stored :]
-        if run.entry_id is None and result.status != "ok":
-            new = ()  # a command that failed: nobody's message is answered by that
-        with suppress(SessionNotFound):  # deleted meanwhile; the run is closed and its usage kept all the same
-            run.session = await self._turns.finish(
-                owner=run.owner,
-                kind=run.inbound.kind,
-                run_id=run.run_id,
-                entries=_entries(new),
-                usage=_usage(new, result.ended_at_ms),
-                status=result.status,
-                response=msgspec.json.encode(agent_result(result)),
-                model=message.model,
-                provider=message.provider,
-                context_tokens=self._requests.window(f"{message.provider}/{message.model}")
-                if message.provider
-                else None,
-                now_ms=result.ended_at_ms,
-            )
+            await self._store.end(run, result)
+        except StorageUnavailable:
+            await self._store_later(run, result)
+        except Exception:
+            log.exception("the end of run %s cannot be stored", run.run_id)
 
     async def _store_later(self, run: Run, result: RunResult) -> None:
         """Keep trying to store an end that was told already. Its lane waits: nothing of the session could be stored.
@@ -614,7 +418,7 @@ class Runs:
         while not self.closing:
             await asyncio.sleep(STORE_AGAIN_S)
             try:
-                await self._store(run, result)
+                await self._store.end(run, result)
             except StorageUnavailable:
                 continue
             except Exception:  # the lane and what waits in it go on
@@ -689,40 +493,13 @@ def _tell_event(run: Run, events: RunEvents, own_tools: bool, event: TurnEvent) 
     run.emit(event)
 
 
-def _entries(messages: Sequence[Message]) -> list[NewEntry]:
-    return [
-        NewEntry("tool_result" if isinstance(message, ToolResultMessage) else "message", encode_message(message))
-        for message in messages
-    ]
-
-
-def _usage(messages: Sequence[Message], at_ms: int) -> list[UsageRecord]:
-    """A record for each call of a model."""
-    return [
-        UsageRecord(
-            provider=message.provider,
-            model=message.model,
-            input=message.usage.input,
-            output=message.usage.output,
-            cache_read=message.usage.cache_read,
-            cache_write=message.usage.cache_write,
-            cost_microusd=message.usage.cost_microusd,
-            cost_parts=message.usage.cost_parts,
-            at_ms=at_ms,
-            estimated=message.usage.estimated,
-        )
-        for message in messages
-        if isinstance(message, AssistantMessage) and message.usage is not None
-    ]
-
-
 def _busy(message: str, *, retry_after_ms: int) -> RequestError:
     return RequestError(message, code=ErrorCode.UNAVAILABLE, retryable=True, retry_after_ms=retry_after_ms)
 
 
 def _identity(inbound: Inbound) -> tuple[UserId, RunKind, RunId]:
     """What a repeated message has in common with the first."""
-    return (inbound.caller.user_id, inbound.kind, inbound.run_id)
+    return (inbound.owner, inbound.kind, inbound.run_id)
 
 
 def _status(run: Run, message: AssistantMessage) -> RunStatus:

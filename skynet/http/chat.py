@@ -8,8 +8,9 @@ from starlette.types import Receive, Scope, Send
 
 from skynet.gateway.keys import render_key
 from skynet.gateway.peer import PeerInfo
+from skynet.gateway.run import Inbound, Repeat, Run, RunEnded
 from skynet.gateway.run_answer import RunResult
-from skynet.gateway.runs import Inbound, Repeat, Run, RunEnded, Runs
+from skynet.gateway.runs import Runs
 from skynet.http.access import Access, peer_of
 from skynet.http.body import ClientGone, read_body
 from skynet.http.chat_answer import (

@@ -5,8 +5,8 @@ from enum import Enum, auto
 
 from starlette.types import Send
 
+from skynet.gateway.run import RunEnded
 from skynet.gateway.run_answer import BETWEEN_ROUNDS
-from skynet.gateway.runs import RunEnded
 from skynet.http.chat_answer import Answer, ChunkEncoder, encode_stream_error
 from skynet.http.errors import HttpError
 from skynet.http.responses import NO_STORE, NOSNIFF, Header, send_error

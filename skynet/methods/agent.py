@@ -8,8 +8,9 @@ from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import TwoPhase, Waiting, method
 from skynet.gateway.keys import key_part, render_key, resolve_key
+from skynet.gateway.run import Inbound, Repeat, Run
 from skynet.gateway.run_answer import agent_result, user_content
-from skynet.gateway.runs import Inbound, Repeat, Run, Runs
+from skynet.gateway.runs import Runs
 from skynet.gateway.session_levels import thinking_level
 from skynet_memory.ids import DEFAULT_AGENT, RunId, SessionId, SessionKey
 from skynet_memory.keys import build_key

@@ -10,8 +10,9 @@ from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import method
 from skynet.gateway.keys import resolve_key
+from skynet.gateway.run import Inbound, Repeat
 from skynet.gateway.run_answer import gateway_message, user_content
-from skynet.gateway.runs import Inbound, Repeat, Runs
+from skynet.gateway.runs import Runs
 from skynet.gateway.session_levels import thinking_level
 from skynet.gateway.transcript import history_messages
 from skynet_agent.messages import encode_message

@@ -10,13 +10,10 @@ from typing import Any
 
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.heartbeat import SystemEvents
+from skynet.gateway.run import Inbound, Run
+from skynet.gateway.run_answer import RunResult
 from skynet.gateway.run_request import RunRequests
-from skynet.gateway.runs import (
-    Inbound,
-    Run,
-    RunResult,
-    Runs,
-)
+from skynet.gateway.runs import Runs
 from skynet.supervisor import Supervisor
 from skynet_agent.messages import TextBlock
 from skynet_agent.prompt import Prompts

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from skynet.gateway.run import Run, RunEnded
 from skynet.gateway.run_answer import gateway_message
-from skynet.gateway.runs import MAX_QUEUED, Run, RunEnded
+from skynet.gateway.runs import MAX_QUEUED
 from skynet_agent.events import TurnEvent
 from skynet_agent.messages import encode_message
 from skynet_agent.tools import Tool, ToolContext, ToolFailed

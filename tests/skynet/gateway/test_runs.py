@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from skynet.gateway.runs import (
-    MAX_QUEUED,
-    REMEMBERED_MS,
-    REMEMBERED_RUNS,
-    Repeat,
-    Run,
-    RunEnded,
-    RunKind,
-)
+from skynet.gateway.run import Repeat, Run, RunEnded, RunKind
+from skynet.gateway.runs import MAX_QUEUED, REMEMBERED_MS, REMEMBERED_RUNS
 from skynet_agent.events import ModelEvent, TextDelta
 from skynet_agent.messages import text_of
 from skynet_agent.requests import ModelOptions

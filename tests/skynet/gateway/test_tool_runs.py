@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from skynet.gateway.runs import Run
+from skynet.gateway.run import Run
 from skynet_agent.events import ToolCallDelta, ToolEnded, TurnEvent
 from skynet_agent.messages import text_of
 from skynet_agent.requests import ModelOptions, ToolDefinition
