@@ -273,10 +273,10 @@ class Authenticator:
         for offered in (token, password):
             if (
                 offered.startswith(PERSONAL_TOKEN_PREFIX)
-                and (user := await self._credentials.lookup(offered)) is not None
+                and (authenticated := await self._credentials.lookup(offered)) is not None
             ):
                 self._limiter.succeeded(peer, SHARED_SECRET)
-                return user
+                return authenticated.user
         if self._auth.mode == "none":
             # Only this machine, and no page of another site that made its name point here.
             if peer.local:
@@ -318,7 +318,7 @@ class Authenticator:
         # Scopes are compared when it is known whose token it is: what that person's role cuts off is not asked for.
         verified = await self._devices.verify_token(device_id, params.role, offered, frozenset(), now_ms=self._clock())
         user = None if verified is None else await self._users.by_id(verified.owner)
-        if verified is None or user is None or not covers(verified.scopes, self._granted(params, user)):
+        if verified is None or user is None or user.disabled or not covers(verified.scopes, self._granted(params, user)):
             self._limiter.failed(peer, DEVICE_TOKEN)
             raise self._refusal(params, AuthFailed("device_token_mismatch") if params.auth.device_token else failure)
         self._limiter.succeeded(peer, DEVICE_TOKEN)

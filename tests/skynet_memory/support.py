@@ -14,7 +14,12 @@ T0 = 1_795_000_000_000
 
 
 async def add_person(db: Database, user_id: UserId) -> None:
-    await db.write(lambda tx: tx.execute("INSERT INTO users VALUES (?, ?, 'admin', ?)", (user_id, user_id, T0)))
+    await db.write(
+        lambda tx: tx.execute(
+            "INSERT INTO users (id, display_name, role, created_at_ms) VALUES (?, ?, 'admin', ?)",
+            (user_id, user_id, T0),
+        )
+    )
 
 
 def key(owner: UserId, name: str = "main", agent: str = "main") -> SessionKey:

@@ -2,12 +2,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from argon2 import PasswordHasher
 
 from skynet_memory.database import Database
+from skynet_memory.ids import Role, UserId
 from skynet_memory.secrets import Secret
-from skynet_users.credentials import CredentialStore
-from skynet_users.people import User, UserStore
+from skynet_users.credentials import Authenticated, CredentialStore
+from skynet_users.errors import UnknownUser
+from skynet_users.people import User, UserChanges, UserStore
+
+
+async def who(store: Database, token: str) -> User | None:
+    authenticated = await CredentialStore(store).lookup(token)
+    return None if authenticated is None else authenticated.user
 
 
 class TestTokens:
@@ -18,8 +26,8 @@ class TestTokens:
         token = created.token.reveal()
         assert token.startswith("sk-sky-")
         assert len(token) > 40
-        assert await credentials.lookup(token) == ada
-        assert await credentials.lookup(other.token.reveal()) == ben
+        assert await who(store, token) == ada
+        assert await who(store, other.token.reveal()) == ben
         for wrong in ("", "sk-sky-", token[:-1], token + "x", token.upper(), token[7:], "sk-sky-\udc80"):
             assert await credentials.lookup(wrong) is None, wrong
 
@@ -39,7 +47,7 @@ class TestTokens:
         assert phone.name == "phone"
         assert await credentials.tokens(ben.id) == []
         assert not await credentials.remove_token(ben.id, created.id)
-        assert await credentials.lookup(created.token.reveal()) == ada
+        assert await who(store, created.token.reveal()) == ada
         [laptop, phone] = await credentials.tokens(ada.id)
         assert laptop.last_used_at_ms is not None
         assert phone.last_used_at_ms is None
@@ -59,15 +67,44 @@ class TestTokens:
         credentials = CredentialStore(store)
         created = await credentials.create_token(ada.id, "laptop")
         await store.write(lambda tx: tx.execute("PRAGMA query_only = 1"))
-        assert await credentials.lookup(created.token.reveal()) == ada
+        assert await who(store, created.token.reveal()) == ada
         [laptop] = await credentials.tokens(ada.id)
         assert laptop.last_used_at_ms is None
 
     async def test_a_removed_person_has_none(self, store: Database, ada: User) -> None:
         credentials = CredentialStore(store)
         created = await credentials.create_token(ada.id, "laptop")
+        await UserStore(store).add("Eve", Role.ADMIN)
         await UserStore(store).remove(ada.id)
         assert await credentials.lookup(created.token.reveal()) is None
+
+
+class TestLimitedTokens:
+    async def test_scopes(self, store: Database, ada: User) -> None:
+        credentials = CredentialStore(store)
+        full = await credentials.create_token(ada.id, "laptop")
+        some = await credentials.create_token(ada.id, "lamp", scopes=["operator.read", "operator.read"])
+        for created, scopes in ((full, None), (some, frozenset({"operator.read"}))):
+            found = await credentials.lookup(created.token.reveal())
+            assert found == Authenticated(user=ada, credential_id=created.id, scopes=scopes, expires_at_ms=None)
+        assert [token.scopes for token in await credentials.tokens(ada.id)] == [None, frozenset({"operator.read"})]
+
+    async def test_expiry(self, store: Database, ada: User) -> None:
+        credentials = CredentialStore(store)
+        created = await credentials.create_token(ada.id, "lamp", expires_at_ms=1000)
+        found = await credentials.lookup(created.token.reveal(), 999)
+        assert found is not None
+        assert found.expires_at_ms == 1000
+        assert await credentials.lookup(created.token.reveal(), 1000) is None
+        assert await credentials.lookup(created.token.reveal()) is None
+        [token] = await credentials.tokens(ada.id)
+        assert token.expires_at_ms == 1000
+
+    async def test_only_a_person_has_one(self, store: Database, ada: User) -> None:
+        await store.write(lambda tx: tx.execute("UPDATE users SET role = 'user', kind = 'group'"))
+        for owner in (ada.id, UserId("nobody")):
+            with pytest.raises(UnknownUser):
+                await CredentialStore(store).create_token(owner, "laptop")
 
 
 class TestPasswords:
@@ -82,6 +119,14 @@ class TestPasswords:
         await credentials.set_password(ada.id, Secret("battery staple"))
         assert not await credentials.check_password(ada.id, "correct horse")
         assert await credentials.check_password(ada.id, "battery staple")
+
+    async def test_a_disabled_person_has_none(self, store: Database, ben: User) -> None:
+        credentials, users = CredentialStore(store), UserStore(store)
+        await credentials.set_password(ben.id, Secret("pw"))
+        await users.set(ben.id, UserChanges(disabled=True))
+        assert not await credentials.check_password(ben.id, "pw")
+        await users.set(ben.id, UserChanges(disabled=False))
+        assert await credentials.check_password(ben.id, "pw")
 
     async def test_it_is_stored_as_argon2id(self, store: Database, ada: User) -> None:
         await CredentialStore(store).set_password(ada.id, Secret("pw"))

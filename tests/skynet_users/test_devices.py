@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from skynet_memory.database import Database
-from skynet_memory.ids import DeviceId, UserId
+from skynet_memory.ids import DeviceId, Role, UserId
 from skynet_users.devices import (
     EVERYONE,
     PENDING_MS,
@@ -238,6 +238,7 @@ class TestAnotherPerson:
     ) -> None:
         token = (await admitted(devices, ada, CLI)).token
         await refused(devices, ada, NODE)
+        await UserStore(store).add("Eve", Role.ADMIN)
         await UserStore(store).remove(ada.id)
         assert await devices.verify_token(ID, "operator", token.token.reveal(), frozenset()) is None
         assert await devices.paired(EVERYONE) == []
