@@ -324,6 +324,23 @@ class LoggingConfig(Section, frozen=True, kw_only=True):
     """The log file, which ``skynet logs`` reads. Default empty: ``logs/skynet.log`` under the state directory."""
 
 
+class HooksConfig(Section, frozen=True, kw_only=True):
+    """``[hooks]``: code of one's own around messages, tools and models (docs/hooks.md)."""
+
+    on_error: Literal["refuse", "skip"] = "refuse"
+    """What to do when a hook cannot be loaded, which may have been there to stop something. ``refuse``: the gateway
+    does not start, and says why. ``skip``: it starts without that one. Default ``refuse``."""
+
+    gate_timeout_s: Seconds = 5.0
+    """Seconds for each hook that is asked before something happens; one that takes longer stops it. Default 5."""
+
+    observer_timeout_s: Seconds = 30.0
+    """Seconds for each call of a hook that is told afterwards; one that takes longer is ended. Default 30."""
+
+    queued_events: Annotated[int, Meta(ge=1, le=100_000)] = 256
+    """Events that may wait for one such hook; then the oldest is dropped, which the log counts. Default 256."""
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration, complete and checked. Made by :func:`skynet.config.load_config`; its paths are
     absolute."""
@@ -339,6 +356,7 @@ class Config(Section, frozen=True, kw_only=True):
     router: RouterConfig = RouterConfig()
     database: DatabaseConfig = DatabaseConfig()
     logging: LoggingConfig = LoggingConfig()
+    hooks: HooksConfig = HooksConfig()
 
     home: Path = Path()
     """The state directory (``SKYNET_HOME``, default ``~/.skynet``). Not a key of the file."""
