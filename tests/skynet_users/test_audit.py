@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skynet_memory.database import Database
+from skynet_memory.database import Database, Statements
 from skynet_memory.errors import StorageUnavailable
 from skynet_memory.ids import Role, UserId, new_id
 from skynet_memory.migrations import migrate
@@ -106,7 +106,7 @@ class TestRecording:
         assert entry.hash == hashlib.sha256(("0" * 64 + text).encode()).hexdigest()
 
     async def test_a_record_is_part_of_the_write_it_is_made_in(self, store: Database, ada: User) -> None:
-        def fail(tx: audit.Statements) -> None:
+        def fail(tx: Statements) -> None:
             append(tx, Action.USER_ADDED, actor=ada.id, now_ms=NOON)
             raise ValueError("changed one's mind")
 
@@ -304,8 +304,11 @@ class TestVerify:
         monkeypatch.setattr(audit, "BATCH_ROWS", 7)
         log = AuditLog(store)
         await fill(log, 50)
-        result, *_ = await asyncio.gather(log.verify(), *(log.record("login", actor=ada.id) for _ in range(50)))
-        assert result.ok and result.rows >= 50
+        async with asyncio.TaskGroup() as group:
+            verification = group.create_task(log.verify())
+            for _ in range(50):
+                group.create_task(log.record("login", actor=ada.id))
+        assert verification.result().ok and verification.result().rows >= 50
         assert (await log.verify()).rows == 100
         edit(store.path, "UPDATE audit SET subject = '' WHERE seq = 50")
         assert (await log.verify()).first_bad_seq == 50
