@@ -37,6 +37,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "devices approve": ("skynet.cli.devices:approve", "Let a device in that asks for it."),
     "devices reject": ("skynet.cli.devices:reject", "Refuse a device that asks to be let in."),
     "devices remove": ("skynet.cli.devices:remove", "Forget a paired device."),
+    "users list": ("skynet.cli.users:list_users", "List the people of this gateway."),
+    "users add": ("skynet.cli.users:add", "Add a person, with everything that makes them at home."),
+    "users show": ("skynet.cli.users:show", "Show a person, and what they may do."),
+    "users set": ("skynet.cli.users:set_user", "Change a person."),
+    "users remove": ("skynet.cli.users:remove", "Remove a person with all that is theirs."),
+    "users link": ("skynet.cli.users:link", "Say that an account on a channel is this person."),
+    "users unlink": ("skynet.cli.users:unlink", "Say that an account on a channel is this person no more."),
+    "users code": ("skynet.cli.users:code", "Make a code that links an account of your own."),
+    "users guardian": ("skynet.cli.users:guardian", "Give a child a guardian, or take one away."),
+    "users password": ("skynet.cli.users:password", "Set a password."),
+    "users budget": ("skynet.cli.users:budget", "Show what was used of a person's budget."),
+    "users approvals": ("skynet.cli.approvals:list_approvals", "List what waits for a decision."),
+    "users approve": ("skynet.cli.approvals:approve", "Approve a request."),
+    "users deny": ("skynet.cli.approvals:deny", "Deny a request."),
+    "users token create": ("skynet.cli.users:token_create", "Make a personal token, and print it this once."),
+    "users token list": ("skynet.cli.users:token_list", "List personal tokens, without the tokens."),
+    "users token revoke": ("skynet.cli.users:token_revoke", "End a token."),
 }
 """Every command: where it is, and what it is for. Named by import path, so that one does not pay for the others."""
 
@@ -47,18 +64,21 @@ GROUPS: dict[str, str] = {
     "providers": "Who runs the models.",
     "models": "The models that answer.",
     "devices": "Clients that are paired with the gateway, or ask to be.",
+    "users": "The people of this gateway.",
+    "users token": "Personal tokens, with which a client is somebody.",
 }
 
 
 def build_app() -> App:
     """The command tree."""
     app = App(name="skynet", help="A self-hosted AI gateway.", version=VERSION, version_flags=["--version"])
-    groups = {name: App(name=name, help=purpose) for name, purpose in GROUPS.items()}
+    groups = {path: App(name=path.rpartition(" ")[2], help=purpose) for path, purpose in GROUPS.items()}
     for path, (function, purpose) in COMMANDS.items():
         group, _, name = path.rpartition(" ")
         (groups[group] if group else app).command(function, name=name, help=purpose)
-    for group_app in groups.values():
-        app.command(group_app)
+    for path, group_app in groups.items():
+        parent = path.rpartition(" ")[0]
+        (groups[parent] if parent else app).command(group_app)
     return app
 
 

@@ -1,0 +1,494 @@
+"""``skynet users``: people, their tokens and budgets."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from skynet.cli.client import GatewayClient, RequestFailed, open_client
+from skynet.cli.errors import CliError
+from skynet.cli.output import ago, clock, is_terminal, print_fields, print_json, print_notice, print_table
+from skynet.cli.people import dollars, dollars_limit, find_person, identity, tokens_limit, usage, user_params
+from skynet.cli.target import NO_OPTIONS, Options, find_target
+from skynet_memory.ids import now_ms
+
+Role = Literal["admin", "user", "child"]
+Filter = Literal["off", "moderate", "strict"]
+Who = Annotated[str, Parameter(help="A display name, an id, or the beginning of one (8 characters).")]
+WhoOrMe = Annotated[str, Parameter(help="A display name or an id; yourself if left out.", show_default=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions:
+    """What can be said of a person; what is left out stays as it is."""
+
+    language: Annotated[str | None, Parameter(help="Language the assistant answers in.")] = None
+    tone: Annotated[str | None, Parameter(help="How the assistant talks.")] = None
+    interest: Annotated[
+        tuple[str, ...] | None, Parameter(help="An interest; once for each.", negative=(), consume_multiple=False)
+    ] = None
+    age: Annotated[int | None, Parameter(help="Age in years.")] = None
+    time_zone: Annotated[str | None, Parameter(help="Time zone, as Europe/Berlin.")] = None
+    filter: Annotated[Filter | None, Parameter(help="Content filter.")] = None
+    requires_approval: Annotated[bool | None, Parameter(help="Whether risky tool calls wait for somebody's yes.")] = (
+        None
+    )
+    allow: Annotated[
+        tuple[str, ...], Parameter(help="Give a permission; once for each.", negative=(), show_default=False)
+    ] = ()
+    forbid: Annotated[
+        tuple[str, ...], Parameter(help="Take a permission; once for each.", negative=(), show_default=False)
+    ] = ()
+    quiet_hours: Annotated[str | None, Parameter(help="When nothing unasked is sent, as 22:00-07:00.")] = None
+    allowed_hours: Annotated[
+        str | None,
+        Parameter(help="When a child may talk with the assistant, as 'mo-fr 14:00-19:00, sa,su 09:00-20:00'."),
+    ] = None
+    daily_tokens: Annotated[str | None, Parameter(help="Tokens a day; role: as the role has.")] = None
+    monthly_tokens: Annotated[str | None, Parameter(help="Tokens a month; role: as the role has.")] = None
+    daily_dollars: Annotated[str | None, Parameter(help="Dollars a day; role: as the role has.")] = None
+    monthly_dollars: Annotated[str | None, Parameter(help="Dollars a month; role: as the role has.")] = None
+
+    def params(self) -> dict[str, Any]:
+        """The fields that were given, as the wire has them."""
+        given: dict[str, Any] = {
+            "language": self.language,
+            "tone": self.tone,
+            "interests": None if self.interest is None else [text for text in self.interest if text],
+            "age": self.age,
+            "timeZone": self.time_zone,
+            "contentFilter": self.filter,
+            "requiresApproval": self.requires_approval,
+            "quietHours": self.quiet_hours,
+            "allowedHours": self.allowed_hours,
+        }
+        params = {name: value for name, value in given.items() if value is not None}
+        flags = {**dict.fromkeys(self.allow, True), **dict.fromkeys(self.forbid, False)}
+        if both := set(self.allow) & set(self.forbid):
+            raise usage(f"allow: {', '.join(sorted(both))} is also under --forbid", "choose one of them")
+        if flags:
+            params["flags"] = flags
+        for name, option, text, read in (
+            ("dailyTokens", "daily-tokens", self.daily_tokens, tokens_limit),
+            ("monthlyTokens", "monthly-tokens", self.monthly_tokens, tokens_limit),
+            ("dailyMicrousd", "daily-dollars", self.daily_dollars, dollars_limit),
+            ("monthlyMicrousd", "monthly-dollars", self.monthly_dollars, dollars_limit),
+        ):
+            if text is not None:
+                params[name] = read(option, text)
+        return params
+
+
+Profile = Annotated[ProfileOptions, Parameter(name="*")]
+NO_PROFILE = ProfileOptions()
+
+
+async def list_users(*, options: Options = NO_OPTIONS) -> None:
+    """List the people of this gateway; yourself alone, if you do not manage them."""
+    async with open_client(find_target(options)) as client:
+        result = await client.request("users.list")
+    if options.json:
+        print_json(result)
+        return
+    print_table(("name", "role", "state", "language", "age", "limits", "id"), [_row(user) for user in result["users"]])
+
+
+async def add(
+    name: Annotated[str, Parameter(help="What the person is called.")],
+    /,
+    *,
+    role: Annotated[Role, Parameter(help="What the person may do.")] = "user",
+    link: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="An account that is this person, as discord:1234; once for each.", negative=(), show_default=False
+        ),
+    ] = (),
+    new_token: Annotated[
+        str, Parameter(name="--new-token", help="Make a personal token of this name, and print it.", show_default=False)
+    ] = "",
+    guardian: Annotated[
+        tuple[str, ...], Parameter(help="Who looks after this child; once for each.", negative=(), show_default=False)
+    ] = (),
+    profile: Profile = NO_PROFILE,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Add a person, with everything that makes them at home."""
+    params = {"displayName": name, "role": role, **_without_nothing(profile.params())}
+    if link:
+        params["identities"] = [identity(text) for text in link]
+    if guardian and role != "child":
+        raise usage("guardian: only children have guardians", "add --role child")
+    async with open_client(find_target(options)) as client:
+        guardians = [await find_person(client, text) for text in guardian]
+        user = (await client.request("users.add", params))["user"]
+        result: dict[str, Any] = {"user": user}
+        try:
+            for each in guardians:
+                params = {"userId": user["id"], "guardianId": each["id"]}
+                result["guardians"] = (await client.request("users.guardians.set", params))["guardians"]
+            if new_token:
+                result["token"] = await client.request("users.tokens.create", {"userId": user["id"], "name": new_token})
+        except RequestFailed as exc:
+            exc.hint = f"{name} was added nevertheless, with the id {user['id']}"
+            raise
+    if options.json:
+        print_json(result)
+        return
+    print(f"added {user['displayName']} ({user['role']}), id {user['id']}")
+    if new_token:
+        _print_token(result["token"])
+
+
+async def show(who: WhoOrMe = "", /, *, options: Options = NO_OPTIONS) -> None:
+    """Show a person: profile, accounts, guardians, and what they may do."""
+    async with open_client(find_target(options)) as client:
+        result = await client.request("users.get", await user_params(client, who))
+    if options.json:
+        print_json(result)
+        return
+    user, permissions = result["user"], result["permissions"]
+    print_fields(
+        [
+            ("name", user["displayName"]),
+            ("id", user["id"]),
+            ("role", user["role"]),
+            ("state", _state(user)),
+            ("language", user.get("language", "")),
+            ("tone", user.get("tone", "")),
+            ("interests", ", ".join(user.get("interests", ()))),
+            ("age", str(user.get("age", ""))),
+            ("time zone", user.get("timeZone", "")),
+            ("content filter", user["contentFilter"]),
+            ("risky tools", "need an approval" if user["requiresApproval"] else ""),
+            ("quiet hours", user.get("quietHours", "")),
+            ("allowed hours", user.get("allowedHours", "")),
+            ("limits", _limits(user)),
+            ("accounts", ", ".join(f"{each['channel']}:{each['externalId']}" for each in result["identities"])),
+            ("guardians", _names(result["guardians"])),
+            ("guardian of", _names(result["children"])),
+            ("may", ", ".join(name for name, reach in permissions.items() if reach == "own")),
+            ("may for all", ", ".join(name for name, reach in permissions.items() if reach == "all")),
+            ("may not", ", ".join(name for name, reach in permissions.items() if reach == "none")),
+        ]
+    )
+
+
+async def set_user(
+    who: Who,
+    /,
+    *,
+    name: Annotated[str | None, Parameter(help="A new display name.")] = None,
+    role: Annotated[Role | None, Parameter(help="A new role; ends what the person has open.")] = None,
+    disabled: Annotated[bool | None, Parameter(help="Nobody from now on, or somebody again; all stays.")] = None,
+    unset: Annotated[
+        tuple[str, ...],
+        Parameter(help="Take back a permission's --allow or --forbid, or age.", negative=(), show_default=False),
+    ] = (),
+    profile: Profile = NO_PROFILE,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Change a person."""
+    params = profile.params()
+    for field, value in (("displayName", name), ("role", role), ("disabled", disabled)):
+        if value is not None:
+            params[field] = value
+    for text in unset:
+        if text == "age":
+            params["age"] = None
+        else:
+            params.setdefault("flags", {})[text] = None
+    if not params:
+        raise usage("nothing to change", "see: skynet users set --help")
+    async with open_client(find_target(options)) as client:
+        person = await find_person(client, who)
+        result = await client.request("users.set", {"userId": person["id"], **params})
+    if options.json:
+        print_json(result)
+        return
+    print(f"changed {result['user']['displayName']}: {', '.join(sorted(params))}")
+
+
+async def remove(
+    who: Who,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(help="Do not ask.", negative=(), show_default=False)] = False,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Remove a person with all that is theirs: conversations, memories, files' owner, devices, tokens."""
+    async with open_client(find_target(options)) as client:
+        person = await find_person(client, who)
+        if not yes:
+            _confirm(f"Remove {person['displayName']} ({person['role']}) and everything that is theirs?")
+        result = await client.request("users.remove", {"userId": person["id"]})
+    if options.json:
+        print_json(result)
+        return
+    print(f"removed {person['displayName']}")
+
+
+async def link(
+    who: Who,
+    account: Annotated[str, Parameter(help="The account, as discord:1234.")],
+    /,
+    *,
+    move: Annotated[
+        bool, Parameter(help="Also take it from the person it belongs to.", negative=(), show_default=False)
+    ] = False,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Say that an account on a channel is this person."""
+    async with open_client(find_target(options)) as client:
+        person = await find_person(client, who)
+        params = {"userId": person["id"], **identity(account), "move": move}
+        try:
+            result = await client.request("identities.link", params)
+        except RequestFailed as exc:
+            exc.hint = "--move takes it from them" if "belongs to another person" in str(exc) else ""
+            raise
+    if options.json:
+        print_json(result)
+        return
+    print(f"{result['channel']}:{result['externalId']} is {person['displayName']}")
+
+
+async def unlink(
+    who: Who,
+    account: Annotated[str, Parameter(help="The account, as discord:1234.")],
+    /,
+    *,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Say that an account on a channel is this person no more."""
+    async with open_client(find_target(options)) as client:
+        person = await find_person(client, who)
+        result = await client.request("identities.unlink", {"userId": person["id"], **identity(account)})
+    if options.json:
+        print_json(result)
+        return
+    print(f"{result['channel']}:{result['externalId']} is {person['displayName']} no more")
+
+
+async def code(*, options: Options = NO_OPTIONS) -> None:
+    """Make a code that links an account of your own: send it from there within ten minutes."""
+    async with open_client(find_target(options)) as client:
+        result = await client.request("identities.code")
+    if options.json:
+        print_json(result)
+        return
+    print(f"send this from the account that you want to link: {result['say']}")
+    print_notice(f"valid until {clock(result['expiresAt'])}")
+
+
+async def guardian(
+    child: Annotated[str, Parameter(help="The child.")],
+    who: Annotated[str, Parameter(help="The guardian.")],
+    /,
+    *,
+    reads_transcripts: Annotated[bool, Parameter(help="May read what the child wrote.")] = False,
+    remove: Annotated[bool, Parameter(help="No guardian any more.", negative=(), show_default=False)] = False,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Give a child a guardian, or take one away. Children without one are looked after by every admin."""
+    async with open_client(find_target(options)) as client:
+        params: dict[str, Any] = {
+            "userId": (await find_person(client, child))["id"],
+            "guardianId": (await find_person(client, who))["id"],
+        }
+        if remove:
+            result = await client.request("users.guardians.remove", params)
+        else:
+            result = await client.request("users.guardians.set", params | {"readsTranscripts": reads_transcripts})
+    if options.json:
+        print_json(result)
+        return
+    print(f"guardians of {child}: {_names(result['guardians']) or 'every admin'}")
+
+
+async def password(
+    who: WhoOrMe = "",
+    /,
+    *,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Set a password. It is asked for, or read from standard input: the new one, then the one before where there is
+    one."""
+    async with open_client(find_target(options)) as client:
+        params = await user_params(client, who)
+        params["password"] = _secret("New password: ")
+        if not who:
+            params["current"] = _secret("Password before (empty if there is none): ")
+        result = await client.request("users.password", params)
+    if options.json:
+        print_json(result)
+        return
+    print("password set")
+
+
+async def budget(who: WhoOrMe = "", /, *, options: Options = NO_OPTIONS) -> None:
+    """Show what was used of a person's budget, and when it starts again."""
+    async with open_client(find_target(options)) as client:
+        result = await client.request("users.budget", await user_params(client, who))
+    if options.json:
+        print_json(result)
+        return
+    rows = [
+        (title, *_used(result[field]), clock(result[field]["resetsAt"]))
+        for title, field in (
+            (f"{result['displayName']}, day", "day"),
+            (f"{result['displayName']}, month", "month"),
+            ("house, day", "houseDay"),
+            ("house, month", "houseMonth"),
+        )
+        if field in result
+    ]
+    print_table(("whose", "tokens", "money", "starts again"), rows)
+
+
+async def token_create(
+    name: Annotated[str, Parameter(help="What the token is for, as phone.")],
+    /,
+    *,
+    user: Annotated[str, Parameter(help="Whose; yourself if left out.", show_default=False)] = "",
+    scope: Annotated[
+        tuple[str, ...],
+        Parameter(help="What it may do at most, as operator.read; once for each.", negative=(), show_default=False),
+    ] = (),
+    days: Annotated[int | None, Parameter(help="How long it is valid; for ever if left out.")] = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Make a personal token, and print it this once."""
+    params: dict[str, Any] = {"name": name}
+    if scope:
+        params["scopes"] = [text if text.startswith("operator.") else f"operator.{text}" for text in scope]
+    if days is not None:
+        params["expiresInDays"] = days
+    async with open_client(find_target(options)) as client:
+        result = await client.request("users.tokens.create", {**params, **await user_params(client, user)})
+    if options.json:
+        print_json(result)
+        return
+    _print_token(result)
+
+
+async def token_list(who: WhoOrMe = "", /, *, options: Options = NO_OPTIONS) -> None:
+    """List personal tokens, without the tokens."""
+    async with open_client(find_target(options)) as client:
+        result = await client.request("users.tokens.list", await user_params(client, who))
+    if options.json:
+        print_json(result)
+        return
+    rows = [
+        (
+            token["name"],
+            ", ".join(token.get("scopes") or ["all of the role"]),
+            ago(token["createdAt"], now_ms()),
+            ago(token.get("lastUsedAt"), now_ms()) or "never",
+            clock(token.get("expiresAt")) or "never",
+            token["id"],
+        )
+        for token in result["tokens"]
+    ]
+    print_table(("name", "scopes", "made", "used", "ends", "id"), rows)
+
+
+async def token_revoke(
+    token: Annotated[str, Parameter(help="The token's name or id, as `users token list` shows it.")],
+    /,
+    *,
+    user: Annotated[str, Parameter(help="Whose; yourself if left out.", show_default=False)] = "",
+    options: Options = NO_OPTIONS,
+) -> None:
+    """End a token; what was let in with it is closed at once."""
+    async with open_client(find_target(options)) as client:
+        params = await user_params(client, user)
+        result = await client.request("users.tokens.revoke", {**params, "id": await _token_id(client, params, token)})
+    if options.json:
+        print_json(result)
+        return
+    print(f"revoked {token}")
+
+
+async def _token_id(client: GatewayClient, params: dict[str, Any], text: str) -> str:
+    tokens = (await client.request("users.tokens.list", params))["tokens"]
+    found = [each["id"] for each in tokens if text in (each["id"], each["name"])]
+    if not found:
+        raise CliError(f"no token is called {text!r}", code="NOT_FOUND", hint="see: skynet users token list")
+    if len(found) > 1:
+        raise CliError(f"{text!r} means several tokens: {', '.join(found)}", code="AMBIGUOUS", hint="use the id")
+    return str(found[0])
+
+
+def _print_token(token: dict[str, Any]) -> None:
+    """The token alone on stdout's line, so that a script can take it."""
+    print(token["token"])
+    print_notice("this token is shown only now; whoever holds it is this person")
+
+
+def _without_nothing(params: dict[str, Any]) -> dict[str, Any]:
+    """A new person has the role's limits anyway."""
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _confirm(question: str) -> None:
+    if not (is_terminal() and sys.stdin.isatty()):
+        raise usage(question, "add --yes")
+    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        raise CliError("nothing was removed", code="cancelled")
+
+
+def _secret(prompt: str) -> str:
+    return getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+
+
+def _row(user: dict[str, Any]) -> Sequence[str]:
+    return (
+        user["displayName"],
+        user["role"],
+        _state(user),
+        user.get("language", ""),
+        str(user.get("age", "")),
+        _limits(user),
+        user["id"],
+    )
+
+
+def _state(user: dict[str, Any]) -> str:
+    if user["disabled"]:
+        return "disabled"
+    return "new" if user["needsWelcome"] else "active"
+
+
+def _limits(user: dict[str, Any]) -> str:
+    """The person's own; nothing where the role's apply."""
+    parts = []
+    for field, unit, period in (
+        ("dailyTokens", "tokens", "day"),
+        ("monthlyTokens", "tokens", "month"),
+        ("dailyMicrousd", "", "day"),
+        ("monthlyMicrousd", "", "month"),
+    ):
+        if field in user:
+            amount = f"{user[field]:,} {unit}" if unit else dollars(user[field])
+            parts.append(f"{amount} a {period}")
+    return ", ".join(parts)
+
+
+def _names(people: Sequence[dict[str, Any]]) -> str:
+    return ", ".join(
+        each["displayName"] + (" (reads transcripts)" if each.get("readsTranscripts") else "") for each in people
+    )
+
+
+def _used(period: dict[str, Any]) -> tuple[str, str]:
+    tokens, money = period["tokens"], period["microusd"]
+    return (
+        f"{tokens['used']:,}" + (f" of {tokens['limit']:,}" if "limit" in tokens else ""),
+        dollars(money["used"]) + (f" of {dollars(money['limit'])}" if "limit" in money else ""),
+    )
