@@ -318,7 +318,12 @@ class Authenticator:
         # Scopes are compared when it is known whose token it is: what that person's role cuts off is not asked for.
         verified = await self._devices.verify_token(device_id, params.role, offered, frozenset(), now_ms=self._clock())
         user = None if verified is None else await self._users.by_id(verified.owner)
-        if verified is None or user is None or user.disabled or not covers(verified.scopes, self._granted(params, user)):
+        if (
+            verified is None
+            or user is None
+            or user.disabled
+            or not covers(verified.scopes, self._granted(params, user))
+        ):
             self._limiter.failed(peer, DEVICE_TOKEN)
             raise self._refusal(params, AuthFailed("device_token_mismatch") if params.auth.device_token else failure)
         self._limiter.succeeded(peer, DEVICE_TOKEN)
