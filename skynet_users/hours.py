@@ -117,7 +117,7 @@ class Hours:
             local = moment.astimezone(now.tzinfo)
             if self.allows(local):
                 return local
-    # The clock is put forward once in a year: what is skipped this week is there in the next.
+        # The clock is put forward once in a year: what is skipped this week is there in the next.
         raise AssertionError(f"never open: {self.spans}")
 
 
