@@ -3,9 +3,13 @@ from dataclasses import replace
 import pytest
 
 from skynet_memory.database import Database
-from skynet_memory.ids import UserId
+from skynet_memory.ids import RunId, SessionId, UserId
+from skynet_memory.migrations import migrate
+from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.turns import TurnStore
-from skynet_memory.usage import DailyUsage, UsageRecord, UsageStore, UsageTotals
+from skynet_memory.usage import NOTHING_USED, DailyUsage, ModelUsage, UsageRecord, UsageStore, UsageTotals
+from skynet_memory.usage_schema import COMPONENT as USAGE_INDEXES
+from skynet_users.schema import COMPONENT as USER_TABLES
 from tests.skynet_memory.support import begin, finish, key
 
 DAY_MS = 86_400_000
@@ -83,3 +87,65 @@ async def test_what_is_estimated_is_known(store: Database, ada: UserId) -> None:
     await finish(turns, ada, run_id, records=[replace(record(NOON, 100), estimated=True), record(NOON, 1)])
     totals = await UsageStore(store).totals(ada, 0, NOON + 1)
     assert (totals.calls, totals.estimated_calls) == (2, 1)
+
+
+async def test_spent(usage: UsageStore, ada: UserId, ben: UserId) -> None:
+    """SK-124: what budgets begin with."""
+    assert await usage.spent(ada, 0) == (54, 150)
+    assert await usage.spent(ada, NOON + 1) == (36, 50)
+    assert await usage.spent(ben, NOON) == (18, 1_000_000)
+    assert await usage.spent(ben, NOON + 1) == (0, 0)
+    assert await usage.spent(None, NOON) == (72, 1_000_150)
+
+
+async def test_sums_are_read_from_an_index_alone(usage: UsageStore, store: Database, ada: UserId) -> None:
+    """A budget is read before the first call of a day; a year of calls must not delay it."""
+    tables = [USER_TABLES, MEMORY_TABLES, USAGE_INDEXES]
+    await migrate(store, tables)
+    assert await migrate(store, tables) == 0
+    asked: list[tuple[str, object]] = []
+    fetchone = store.fetchone
+
+    async def note(sql: str, params: object = ()) -> object:
+        asked.append((sql, params))
+        return await fetchone(sql, params)  # type: ignore[arg-type]
+
+    store.fetchone = note  # type: ignore[assignment, method-assign]
+    await usage.spent(ada, 0)
+    await usage.spent(None, 0)
+    for sql, params in asked:
+        (plan,) = await store.fetchall(f"EXPLAIN QUERY PLAN {sql}", params)  # type: ignore[arg-type]
+        assert plan["detail"].startswith("SEARCH usage USING COVERING INDEX"), plan["detail"]
+    assert len(asked) == 2
+    assert await usage.daily(ada, 0, NOON + 1) == [DailyUsage(date="2024-10-04", totals=totals(1, 100))]
+
+
+async def test_calls_outside_a_turn_count(store: Database, ada: UserId) -> None:
+    usage = UsageStore(store)
+    await usage.add(ada, key(ada, "a"), SessionId("s"), RunId(""), [record(NOON, 5), record(NOON, None)])
+    await usage.add(ada, key(ada, "a"), SessionId("s"), RunId(""), [])
+    assert await usage.totals(ada, 0, NOON + 1, key=key(ada, "a")) == totals(2, 5, unpriced=1)
+
+
+async def test_by_person(usage: UsageStore, ada: UserId, ben: UserId) -> None:
+    """SK-139, BA-070, SP-061: sums by person, by day and by model."""
+    first, second = await usage.by_person(0, NOON + 2 * DAY_MS)
+    assert (first.owner, first.totals, second.owner, second.totals) == (
+        ben, totals(1, 1_000_000), ada, totals(3, 150, unpriced=1),
+    )  # fmt: skip
+    assert second.daily == tuple(await usage.daily(ada, 0, NOON + 2 * DAY_MS))
+    assert second.models == (
+        ModelUsage(provider="lab", model="m-1", totals=totals(2, 100, unpriced=1)),
+        ModelUsage(provider="lab", model="m-2", totals=totals(1, 50)),
+    )
+    assert list(second.models) == await usage.models(ada, 0, NOON + 2 * DAY_MS)
+    assert second.display_name == await usage.name_of(ada)
+    assert await usage.name_of(UserId("nobody")) is None
+    assert first.totals + second.totals == totals(4, 1_000_150, unpriced=1)
+    assert NOTHING_USED + second.totals == second.totals
+    assert [(person.owner, len(person.daily)) for person in await usage.by_person(NOON + 1, NOON + 2 * DAY_MS)] == [
+        (ada, 1)
+    ]
+    (_, shifted) = await usage.by_person(0, NOON + 2 * DAY_MS, utc_offset_minutes=14 * 60)
+    assert [day.date for day in shifted.daily] == ["2024-10-05", "2024-10-06"]
+    assert await usage.by_person(0, 1) == []
