@@ -31,6 +31,8 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 FrameBytes = Annotated[int, Meta(ge=1024, le=1024 * 1024 * 1024)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
+BudgetTokens = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+BudgetUsd = Annotated[float, Meta(ge=0, le=1_000_000)]
 UsdPerMillion = Annotated[float, Meta(ge=0, le=1_000_000)]
 WireApi = Literal["openai-completions", "openai-responses", "anthropic-messages", "ollama", "bedrock", "vertex"]
 
@@ -341,6 +343,32 @@ class HooksConfig(Section, frozen=True, kw_only=True):
     """Events that may wait for one such hook; then the oldest is dropped, which the log counts. Default 256."""
 
 
+class BudgetConfig(Section, frozen=True, kw_only=True):
+    """``[budgets.<role>]`` and ``[budgets.house]``: how much may be used; 0 is nothing. Days and months begin where the
+    person lives, those of the house where the gateway runs."""
+
+    daily_tokens: BudgetTokens | None = None
+    """Most tokens of a day: read and written, those of providers' caches included. Default: no limit."""
+
+    monthly_tokens: BudgetTokens | None = None
+    """Most tokens of a month. Default: no limit."""
+
+    daily_usd: BudgetUsd | None = None
+    """Most US dollars of a day; calls whose price is not known count as 0. Default: no limit."""
+
+    monthly_usd: BudgetUsd | None = None
+    """Most US dollars of a month. Default: no limit."""
+
+
+class BudgetsConfig(Section, frozen=True, kw_only=True):
+    """``[budgets]``: limits for everybody of a role, where a person has none of their own, and for all together."""
+
+    user: BudgetConfig = BudgetConfig()
+    child: BudgetConfig = BudgetConfig()
+    admin: BudgetConfig = BudgetConfig()
+    house: BudgetConfig = BudgetConfig()
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration, complete and checked. Made by :func:`skynet.config.load_config`; its paths are
     absolute."""
@@ -354,6 +382,7 @@ class Config(Section, frozen=True, kw_only=True):
 
     providers: dict[str, ProviderConfig] = msgspec.field(default_factory=dict)
     router: RouterConfig = RouterConfig()
+    budgets: BudgetsConfig = BudgetsConfig()
     database: DatabaseConfig = DatabaseConfig()
     logging: LoggingConfig = LoggingConfig()
     hooks: HooksConfig = HooksConfig()
