@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -18,6 +19,26 @@ class UnknownModel(LookupError):
         self.known = tuple(known)
         shown = ", ".join(self.known[:20]) + (", …" if len(self.known) > 20 else "")
         super().__init__(f"unknown model {name!r}{f': {reason}' if reason else ''}; available: {shown or 'none'}")
+
+
+class CallRefused(Exception):
+    """The gateway itself lets no model be asked: a budget is used up, or a hook said no. ``str()`` is for the person.
+
+    ``code`` and ``details`` are for programs; ``retry_after_ms`` is how long it holds, if that is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        details: Mapping[str, str | int] = MappingProxyType({}),
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+        self.retry_after_ms = retry_after_ms
 
 
 class ProviderError(Exception):

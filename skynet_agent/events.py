@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from skynet_agent.errors import ProviderError, UnknownModel
+from skynet_agent.errors import CallRefused, ProviderError, UnknownModel
 from skynet_agent.messages import AssistantMessage, StopReason, ToolCallBlock, ToolResultMessage, Usage
 
 
@@ -72,7 +72,7 @@ class Finished:
     """
 
     message: AssistantMessage
-    error: ProviderError | UnknownModel | None = None
+    error: ProviderError | UnknownModel | CallRefused | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class ToolContext:
     role: Role
     session_key: SessionKey
     run_id: RunId
+    permissions: frozenset[str] = frozenset()
+    """What the person may do with what is the own, in the words of ``Tool.permission``."""
     call_id: str = ""
     update: Callable[[str], None] = field(default=lambda text: None)
 
@@ -105,6 +107,14 @@ class Toolbox:
                 for tool in self._tools.values()
             )
         return self._definitions
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name, if there is one now."""
+        return self._tools.get(name)
+
+    def why_not(self, context: ToolContext, tool: Tool) -> str | None:
+        """Why somebody may not use a tool; None if they may."""
+        return self._permits(context, tool)
 
     def refused(self, context: ToolContext) -> list[str]:
         """The names of the tools that somebody may not use."""

@@ -9,18 +9,19 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from skynet_agent.draft import Draft
-from skynet_agent.errors import ContextOverflow, ProviderError, UnknownModel
+from skynet_agent.errors import CallRefused, ContextOverflow, ProviderError, UnknownModel
 from skynet_agent.events import (
     Answered,
     Finished,
+    ModelEvent,
     Shortened,
     TextDelta,
     ToolEnded,
@@ -38,7 +39,6 @@ from skynet_agent.messages import (
     ToolResultMessage,
 )
 from skynet_agent.requests import ModelRequest
-from skynet_agent.router import Router
 from skynet_agent.shortening import next_cut, with_shorter_results, without_thinking
 from skynet_agent.tokens import message_tokens
 from skynet_agent.tools import tool_result
@@ -68,6 +68,20 @@ Shorten: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | None]
 """A conversation that is too long for the model, made shorter; None if it cannot be."""
 
 
+class Model(Protocol):
+    """Whoever is asked: a :class:`~skynet_agent.router.Router`, or what stands before it."""
+
+    def draft(self) -> Draft:
+        """An empty message."""
+
+    def stream(self, request: ModelRequest, *, draft: Draft | None = None) -> AsyncGenerator[ModelEvent, None]:
+        """
+        Raises:
+            ProviderError, UnknownModel: nobody has answered.
+            CallRefused: nobody was asked.
+        """
+
+
 class Turn:
     """A turn on its way.
 
@@ -84,7 +98,7 @@ class Turn:
 
     def __init__(
         self,
-        router: Router,
+        model: Model,
         request: ModelRequest,
         *,
         emit: Callable[[TurnEvent], None],
@@ -95,8 +109,8 @@ class Turn:
         after_round: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.messages: list[Message] = []
-        self.draft = draft or router.draft()
-        self._router = router
+        self.draft = draft or model.draft()
+        self._model = model
         self._request = request
         self._before: Sequence[Message] = request.messages
         self._emit = emit
@@ -115,10 +129,10 @@ class Turn:
         A failure ends the turn with ``stop_reason`` ``error``: the message holds the words of the failure and the text
         so far, ``Finished.error`` the exception. Cancelling closes the provider's stream and stops the tools at once.
         """
-        error: ProviderError | UnknownModel | None = None
+        error: ProviderError | UnknownModel | CallRefused | None = None
         try:
             message = await self._rounds()
-        except (ProviderError, UnknownModel) as exc:
+        except (ProviderError, UnknownModel, CallRefused) as exc:
             log.warning("the turn failed (%s)", exc.for_log if isinstance(exc, ProviderError) else exc)
             log.debug("the turn failed: %s", exc)
             message, error = self.draft.message("error", error_message=str(exc)), exc
@@ -200,7 +214,7 @@ class Turn:
         return True
 
     async def _stream(self, request: ModelRequest) -> AssistantMessage:
-        async with aclosing(self._router.stream(request, draft=self.draft)) as events:
+        async with aclosing(self._model.stream(request, draft=self.draft)) as events:
             async for event in events:
                 if isinstance(event, Finished):
                     return event.message

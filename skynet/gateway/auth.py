@@ -6,17 +6,18 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Network, ip_address
 from time import monotonic
+from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType
 
 from skynet.config import GatewayConfig, is_loopback
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.peer import PeerInfo, networks, origin_allowed
-from skynet_memory.ids import ConnId, DeviceId, Role, new_id, now_ms
+from skynet_memory.ids import ConnId, DeviceId, Role, UserId, new_id, now_ms
 from skynet_memory.secrets import Secret
 from skynet_protocol.connect import ClientInfo, ConnectParams, HelloAuth, client_kind, is_control_ui, is_webchat
 from skynet_protocol.device import VerifiedDevice, verify_device
@@ -24,15 +25,23 @@ from skynet_protocol.errors import OfferedCredential, Refusal
 from skynet_protocol.events import DevicePairRequestedEvent, DevicePairResolvedEvent
 from skynet_protocol.scopes import ALL_OPERATOR_SCOPES, covers, greatest_scopes, limit_scopes
 from skynet_users.caller import Caller
-from skynet_users.credentials import PERSONAL_TOKEN_PREFIX, CredentialStore
+from skynet_users.credentials import PERSONAL_TOKEN_PREFIX, Authenticated, CredentialStore
 from skynet_users.devices import ConnectingDevice, DeviceStore, PairingRequired, PendingPairing
 from skynet_users.people import User, UserStore
+from skynet_users.permissions import DEFAULT_POLICY, PermissionPolicy
 
 log = logging.getLogger(__name__)
 
 SHARED_SECRET, DEVICE_TOKEN = "shared secret", "device token"
 RATE_LIMITED = "rate_limited"
 MAX_TRACKED_ADDRESSES = 10_000
+
+Note: TypeAlias = Callable[[str, str, str, Mapping[str, str]], None]
+"""Puts down an action, who did it ("" if that is not known), with what, and how. Returns at once and never raises."""
+
+
+def _note_nothing(action: str, actor: str, subject: str, details: Mapping[str, str]) -> None:
+    pass
 
 
 class AuthFailed(Exception):  # noqa: N818
@@ -172,7 +181,13 @@ class Admission:
 
 
 class Authenticator:
-    """Decides who a connection or an HTTP request is, and what it may do."""
+    """Decides who a connection or an HTTP request is, and what it may do.
+
+    Args:
+        policy: which permissions people have.
+        person: who somebody is now; a cache may stand before the store.
+        note: told of logins that succeed and fail, for the audit.
+    """
 
     def __init__(
         self,
@@ -183,12 +198,18 @@ class Authenticator:
         credentials: CredentialStore,
         devices: DeviceStore,
         broadcaster: Broadcaster,
+        policy: PermissionPolicy = DEFAULT_POLICY,
+        person: Callable[[UserId], Awaitable[User | None]] | None = None,
+        note: Note = _note_nothing,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._config = config
         self._auth = config.auth
-        self._owner = owner
+        self._owner_id = owner.id
         self._users = users
+        self._person = person or users.by_id
+        self._policy = policy
+        self._note = note
         self._credentials = credentials
         self._devices = devices
         self._broadcaster = broadcaster
@@ -214,11 +235,15 @@ class Authenticator:
             AuthFailed: no token, a wrong one, or too many wrong ones before.
         """
         peer = self.resolve(peer)
-        user = await self._secret_user(token=token or "", password=token or "", peer=peer)
+        proof = await self._secret_user(token=token or "", password=token or "", peer=peer)
+        user = proof.user
         return Caller(
             user_id=user.id,
             role=user.role,
-            scopes=greatest_scopes(user.role),
+            scopes=_greatest(proof),
+            grants=self._policy.grants(user.role, user.flags),
+            credential_id=proof.credential_id,
+            expires_at_ms=proof.expires_at_ms,
             correlation_id=new_id(),
             display_name=user.display_name,
             client_id="http",
@@ -235,20 +260,21 @@ class Authenticator:
         """
         self._check_origin(params.client, peer)
         failure: AuthFailed | None = None
-        user: User | None = None
+        proof: Authenticated | None = None
         try:
-            user = await self._secret_user(token=params.auth.token, password=params.auth.password, peer=peer)
+            proof = await self._secret_user(token=params.auth.token, password=params.auth.password, peer=peer)
         except AuthFailed as exc:
             failure = exc
         if params.device is UNSET:
-            user = self._without_device(params, user, failure)
-            return Admission(self._caller(params, peer, user, conn_id, self._granted(params, user)))
+            proof = self._without_device(params, proof, failure)
+            return self._admission(params, peer, proof, conn_id, self._granted(params, proof))
         device = verify_device(params, nonce=nonce, now_ms=self._clock())
         device_id = DeviceId(device.device_id)
-        if user is None:
+        if proof is None:
             assert failure is not None
-            user = await self._device_token_user(params, peer, device_id, failure)
-        scopes = self._granted(params, user)
+            proof = await self._device_token_user(params, peer, device_id, failure)
+        user = proof.user
+        scopes = self._granted(params, proof)
         outcome = await self._devices.admit(user.id, _connecting(params, peer, device, scopes), now_ms=self._clock())
         if isinstance(outcome, PairingRequired):
             if outcome.created:
@@ -263,11 +289,11 @@ class Authenticator:
             scopes=token.scopes,
             issued_at_ms=token.issued_at_ms,
         )
-        return Admission(self._caller(params, peer, user, conn_id, scopes, device_id), hello)
+        return self._admission(params, peer, proof, conn_id, scopes, device_id, hello)
 
     # Whose secret it is
 
-    async def _secret_user(self, *, token: str, password: str, peer: PeerInfo) -> User:
+    async def _secret_user(self, *, token: str, password: str, peer: PeerInfo) -> Authenticated:
         """The person whose secret was offered; a personal token counts in either field and every mode."""
         self._limiter.check(peer, SHARED_SECRET)
         for offered in (token, password):
@@ -276,11 +302,11 @@ class Authenticator:
                 and (authenticated := await self._credentials.lookup(offered)) is not None
             ):
                 self._limiter.succeeded(peer, SHARED_SECRET)
-                return authenticated.user
+                return authenticated
         if self._auth.mode == "none":
             # Only this machine, and no page of another site that made its name point here.
             if peer.local:
-                return self._owner
+                return await self._the_owner()
             raise AuthFailed("not_local")
         offered = token if self._auth.mode == "token" else password
         if not offered:
@@ -291,9 +317,18 @@ class Authenticator:
             right = self._password.known(offered) or await self._guess(offered, peer)
         if not right:
             self._limiter.failed(peer, SHARED_SECRET)
+            self._note("login.failed", "", peer.address, {"reason": f"{self._auth.mode}_mismatch"})
             raise AuthFailed(f"{self._auth.mode}_mismatch")
         self._limiter.succeeded(peer, SHARED_SECRET)
-        return self._owner
+        return await self._the_owner()
+
+    async def _the_owner(self) -> Authenticated:
+        """The first admin there is now: the one of the start may have become somebody else."""
+        owner = await self._person(self._owner_id)
+        if owner is None or owner.role is not Role.ADMIN or owner.disabled:
+            owner = await self._users.ensure_owner()
+            self._owner_id = owner.id
+        return Authenticated(user=owner, credential_id="", scopes=None, expires_at_ms=None)
 
     async def _guess(self, password: str, peer: PeerInfo) -> bool:
         """Check a password that is not known to be right.
@@ -306,7 +341,7 @@ class Authenticator:
 
     async def _device_token_user(
         self, params: ConnectParams, peer: PeerInfo, device_id: DeviceId, failure: AuthFailed
-    ) -> User:
+    ) -> Authenticated:
         """The person of a device that brought its own token in place of the shared secret (OPENCLAW-V3 3.2)."""
         offered = params.auth.device_token or params.auth.token
         if not offered or failure.reason == RATE_LIMITED:
@@ -317,28 +352,29 @@ class Authenticator:
             raise self._refusal(params, exc) from exc
         # Scopes are compared when it is known whose token it is: what that person's role cuts off is not asked for.
         verified = await self._devices.verify_token(device_id, params.role, offered, frozenset(), now_ms=self._clock())
-        user = None if verified is None else await self._users.by_id(verified.owner)
-        if (
-            verified is None
-            or user is None
-            or user.disabled
-            or not covers(verified.scopes, self._granted(params, user))
-        ):
+        user = None if verified is None else await self._person(verified.owner)
+        proof = None
+        if user is not None and not user.disabled:
+            proof = Authenticated(user=user, credential_id="", scopes=None, expires_at_ms=None)
+        if verified is None or proof is None or not covers(verified.scopes, self._granted(params, proof)):
             self._limiter.failed(peer, DEVICE_TOKEN)
+            self._note("login.failed", "" if user is None else user.id, device_id, {"reason": "device_token_mismatch"})
             raise self._refusal(params, AuthFailed("device_token_mismatch") if params.auth.device_token else failure)
         self._limiter.succeeded(peer, DEVICE_TOKEN)
         self._limiter.succeeded(peer, SHARED_SECRET)  # the device token may have come in the other field
-        return user
+        return proof
 
-    def _without_device(self, params: ConnectParams, user: User | None, failure: AuthFailed | None) -> User:
+    def _without_device(
+        self, params: ConnectParams, proof: Authenticated | None, failure: AuthFailed | None
+    ) -> Authenticated:
         """What a client that proves no device may do (OPENCLAW-V3 2.6): be an operator, with a valid secret."""
         if is_control_ui(params.client):
             raise Refusal.control_ui_device_required()
         if failure is not None and (params.auth.token or params.auth.password):
             raise self._refusal(params, failure)
-        if user is None or params.role != "operator" or self._auth.mode == "none":
+        if proof is None or params.role != "operator" or self._auth.mode == "none":
             raise Refusal.device_required()
-        return user
+        return proof
 
     def _refusal(self, params: ConnectParams, failure: AuthFailed) -> Refusal:
         auth = params.auth
@@ -362,22 +398,26 @@ class Authenticator:
         ):
             raise Refusal.origin_not_allowed()
 
-    def _granted(self, params: ConnectParams, user: User) -> frozenset[str]:
-        """The requested scopes, cut to what the person's role allows; a node has none of an operator's."""
+    def _granted(self, params: ConnectParams, proof: Authenticated) -> frozenset[str]:
+        """The requested scopes, cut to what the role and the token allow; a node has none of an operator's."""
         if params.role == "node":
             return frozenset(params.scopes).difference(ALL_OPERATOR_SCOPES)
-        return frozenset(limit_scopes(params.scopes, greatest_scopes(user.role)))
+        return frozenset(limit_scopes(params.scopes, _greatest(proof)))
 
-    def _caller(
+    def _admission(
         self,
         params: ConnectParams,
         peer: PeerInfo,
-        user: User,
+        proof: Authenticated,
         conn_id: ConnId,
         scopes: frozenset[str],
         device_id: DeviceId | None = None,
-    ) -> Caller:
-        return Caller(
+        hello: HelloAuth | UnsetType = UNSET,
+    ) -> Admission:
+        user = proof.user
+        about = {"client": params.client.id, "mode": params.client.mode, "device": device_id or ""}
+        self._note("login", user.id, proof.credential_id, about)
+        caller = Caller(
             user_id=user.id,
             role=user.role,
             scopes=scopes,
@@ -390,7 +430,11 @@ class Authenticator:
             client_mode=params.client.mode,
             device_id=device_id,
             local=peer.local,
+            grants=self._policy.grants(user.role, user.flags),
+            credential_id=proof.credential_id,
+            expires_at_ms=proof.expires_at_ms,
         )
+        return Admission(caller, hello)
 
     def _announce_approval(self, user: User, device_id: DeviceId, request_id: str) -> None:
         log.info("paired device %s silently: it is on this machine", device_id, extra={"user_id": user.id})
@@ -404,6 +448,12 @@ class Authenticator:
         admins = {peer.caller.user_id for peer in self._broadcaster.all() if peer.caller.role is Role.ADMIN}
         for listener in {user.id} | admins:
             self._broadcaster.publish(event, payload, owner=listener)
+
+
+def _greatest(proof: Authenticated) -> frozenset[str]:
+    """The most that somebody may have who came with this proof."""
+    role = greatest_scopes(proof.user.role)
+    return role if proof.scopes is None else frozenset(limit_scopes(proof.scopes, role))
 
 
 def _connecting(

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import msgspec
 
+from skynet.gateway.model_calls import usage_records
 from skynet.gateway.run import Run
 from skynet.gateway.run_answer import RunResult, agent_result
 from skynet.supervisor import Supervisor
-from skynet_agent.messages import AssistantMessage, Message, ToolResultMessage, encode_message
+from skynet_agent.messages import Message, ToolResultMessage, encode_message
 from skynet_memory.errors import SessionNotFound, StorageUnavailable
 from skynet_memory.transcripts import NewEntry
 from skynet_memory.turns import TurnStore
-from skynet_memory.usage import UsageRecord
 
 log = logging.getLogger(__name__)
 
@@ -98,24 +98,4 @@ def _entries(messages: Sequence[Message]) -> list[NewEntry]:
     return [
         NewEntry("tool_result" if isinstance(message, ToolResultMessage) else "message", encode_message(message))
         for message in messages
-    ]
-
-
-def usage_records(messages: Sequence[Message], at_ms: int) -> list[UsageRecord]:
-    """A record for each call of a model."""
-    return [
-        UsageRecord(
-            provider=message.provider,
-            model=message.model,
-            input=message.usage.input,
-            output=message.usage.output,
-            cache_read=message.usage.cache_read,
-            cache_write=message.usage.cache_write,
-            cost_microusd=message.usage.cost_microusd,
-            cost_parts=message.usage.cost_parts,
-            at_ms=at_ms,
-            estimated=message.usage.estimated,
-        )
-        for message in messages
-        if isinstance(message, AssistantMessage) and message.usage is not None
     ]
