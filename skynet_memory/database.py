@@ -440,6 +440,17 @@ class Database:
 
     # The whole file
 
+    async def erase_traces(self) -> bool:
+        """Copy the write-ahead log into the file and empty it, so that what was deleted is in neither.
+
+        To be called after the COMMIT that deleted. Other readers go on meanwhile, writers wait. False if a long read,
+        such as a backup, still holds the log: the next erasing tries again, and so does closing the file.
+        """
+        row = await self._on_reader(_checkpoint)
+        if row[0] != 0:
+            log.warning("what was deleted is still in the log of %s: a read holds it", self.path.name)
+        return bool(row[0] == 0)
+
     async def backup(self, target: Path) -> None:
         """Copy the committed state to ``target`` (mode 0600) by SQLite's online backup; replaces it only when whole."""
         part = target.with_name(target.name + ".part")
@@ -518,6 +529,11 @@ def _commit(connection: sqlite3.Connection) -> None:
 
 def _rollback(connection: sqlite3.Connection) -> None:
     connection.rollback()
+
+
+def _checkpoint(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    # A reader's connection may: query_only forbids changes of the data alone
+    return cast(tuple[int, int, int], tuple(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()))
 
 
 def _copy(target: Path, connection: sqlite3.Connection) -> None:

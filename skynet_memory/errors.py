@@ -73,3 +73,29 @@ class RunNotOpen(LookupError):
     def __init__(self, run_id: RunId) -> None:
         super().__init__(f"no open run: {run_id}")
         self.run_id = run_id
+
+
+class MemoryNotFound(LookupError):
+    """No such memory or topic, or not one of this person's: the two are never told apart."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"nothing is remembered as {name}")
+        self.name = name
+
+
+class MemoryRefused(ValueError):
+    """It must not be remembered, or not so; ``reason`` says why and never repeats it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not remembered: {reason}")
+        self.reason = reason
+
+
+class MemoriesRefused(ValueError):
+    """An import was refused as a whole. ``problems`` has the index, the field and what is wrong with it."""
+
+    def __init__(self, problems: tuple[tuple[int, str, str], ...]) -> None:
+        more = f", and {len(problems) - 10} more" if len(problems) > 10 else ""
+        told = "; ".join(f"item {index}: {field} {problem}" for index, field, problem in problems[:10])
+        super().__init__(f"nothing was imported: {told}{more}")
+        self.problems = problems

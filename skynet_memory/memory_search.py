@@ -1,0 +1,205 @@
+"""Finding memories by words, in the thread of a database connection.
+
+A query is answered from a bounded set of candidates, whatever is stored: first the newest memories that have all of its
+words; if these are too few, the newest that have a rare word and any other, then the newest with a rare word alone.
+Only candidates are ranked, by BM25 and by importance and confidence. What is given up: of words that many thousand
+memories share, old memories are not looked at when enough newer ones match as well, and how rare a word is, is
+estimated from one stretch of the person's memories.
+
+Candidates come from the asked person's range of row ids alone, and the rows are read by owner once more.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from skynet_memory.database import Row, Statements, Value
+from skynet_memory.fulltext import SHARD_ROWS, Tokenizer, is_prefix, join_words, quoted, spans
+from skynet_memory.ids import UserId
+
+MAX_WORDS: Final = 12
+ALL_WORDS: Final = 100
+"""Candidates that have every word of the query."""
+SOME_WORDS: Final = 60
+"""Candidates for each rare word with another."""
+ENOUGH: Final = 150
+SAMPLE: Final = 300
+"""Hits that are counted to estimate how rare a word is."""
+K1: Final = 1.2
+B: Final = 0.75
+
+_STOP_WORDS: Final = """
+a an and are as at be been but by can could did do does for from had has have he her his how i if in is it its me my of
+on or our she so that the their them they this to was we were what when where which who whom whose why will with would
+you your
+aber als am an auf aus bei bin bist das dass dein deine dem den der des die du ein eine einem einen einer er es für hat
+hatte ich ihr im in ist ja man mein meine mit sein seine sich sie sind so und uns von war was wann wer wie wir wo wurde
+zu zum zur welche welcher welches
+au aux avec ce ces cette dans de des du elle en est et il ils je la le les leur lui ma mes mon où par pour qu que quel
+quelle qui sa se ses son sur ta tes ton tu un une vous nous
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What is looked for. With ``prefix`` the last term stands for all that begin with it."""
+
+    terms: tuple[str, ...]
+    prefix: bool
+
+    def expression(self, index: int) -> str:
+        return join_words([self.terms[index]], prefix=self.is_prefix(index))
+
+    def is_prefix(self, index: int) -> bool:
+        return (self.prefix and index == len(self.terms) - 1) or is_prefix(self.terms[index])
+
+
+class WordReader:
+    """Makes words of texts as the index has them, without those that say nothing."""
+
+    def __init__(self) -> None:
+        self._tokenizer = Tokenizer()
+        self._stop_words: frozenset[str] = frozenset()
+
+    def indexed(self, *texts: str) -> str:
+        """What the index stores of these texts together: stems with single spaces."""
+        return " ".join(self._tokenizer.terms(" \n ".join(texts)))
+
+    def words(self, text: str) -> Words:
+        """At most ``MAX_WORDS`` different ones. Stop words count only where there is nothing else."""
+        every = tuple(dict.fromkeys(self._tokenizer.terms(text, query=True)))
+        stop_words = self.stop_words()
+        terms = tuple(term for term in every if term not in stop_words) or every
+        if len(terms) > MAX_WORDS:
+            return Words(terms[:MAX_WORDS], prefix=False)
+        return Words(terms, prefix=bool(terms) and terms[-1] == every[-1] and text[-1:].isalnum())
+
+    def telling(self, terms: Iterable[str]) -> frozenset[str]:
+        """The terms that are no stop words; all of them where there is nothing else."""
+        every = frozenset(terms)
+        return every - self.stop_words() or every
+
+    def stop_words(self) -> frozenset[str]:
+        if not self._stop_words:
+            self._stop_words = frozenset(self._tokenizer.terms(_STOP_WORDS))
+        return self._stop_words
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The rows of one person in the index of a table."""
+
+    table: str
+    """Has the columns ``row``, ``owner`` and ``terms``."""
+    stretches: tuple[tuple[str, int, int], ...]
+    """FTS5 table, first and last row id, newest first."""
+    last: int
+    """The number of the person's newest row, which is how many there are, or were."""
+
+    @classmethod
+    def of_memories(cls, tx: Statements, owner: UserId) -> "Index | None":
+        row = tx.fetchone("SELECT number, last_memory FROM memory_owners WHERE owner = ?", (owner,))
+        if row is None:
+            return None
+        number, last = row
+        stretches = tuple((f"memory_words_{shard}", low, high) for shard, low, high in spans(number, last))
+        return cls("memories", stretches, last)
+
+    @classmethod
+    def of_knowledge(cls, tx: Statements, owner: UserId) -> "Index | None":
+        row = tx.fetchone("SELECT number, last_topic FROM memory_owners WHERE owner = ?", (owner,))
+        if row is None:
+            return None
+        number, last = row
+        return cls("knowledge", (("knowledge_words", number << 32, number << 32 | last),), last)
+
+    def newest(self, tx: Statements, query: str, want: int) -> list[int]:
+        """Row ids of at most ``want`` rows that match, newest first."""
+        rows: list[int] = []
+        for name, low, high in self.stretches:
+            found = tx.fetchall(
+                f"SELECT rowid FROM {name} WHERE {name} MATCH ? AND rowid BETWEEN ? AND ?"  # noqa: S608 - fixed names
+                " ORDER BY rowid DESC LIMIT ?",
+                (query, low, high, want - len(rows)),
+            )
+            rows += [row[0] for row in found]
+            if len(rows) >= want:
+                break
+        return rows
+
+    def frequency(self, tx: Statements, query: str) -> float:
+        """About how many rows match: counted in one whole stretch, up to ``SAMPLE`` of them."""
+        whole = self.stretches[1 if len(self.stretches) > 1 and self.last % SHARD_ROWS < SHARD_ROWS // 2 else 0]
+        name, low, high = whole
+        high = min(high, self.stretches[-1][1] + self.last)
+        row = tx.fetchone(
+            f"SELECT count(*), min(rowid) FROM (SELECT rowid FROM {name} WHERE {name} MATCH ?"  # noqa: S608 - fixed names
+            " AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)",
+            (query, low, high, SAMPLE),
+        )
+        assert row is not None, "an aggregate has a row"
+        count, first = row
+        looked_at = high - (first if count >= SAMPLE else low) + 1
+        return float(count) * self.last / max(looked_at, 1)
+
+
+def search(
+    tx: Statements,
+    owner: UserId,
+    index: Index,
+    words: Words,
+    *,
+    facet: str = "",
+    condition: str = "true",
+    params: Sequence[Value] = (),
+) -> list[tuple[int, float]]:
+    """Row ids with their BM25, best first, of all candidates that meet ``condition``, a fixed text."""
+    if not words.terms:
+        return []
+    of_facet = f" AND facet : {quoted(facet)}" if facet else ""
+    expressions = [words.expression(place) for place in range(len(words.terms))]
+
+    def ask(query: str, want: int) -> None:
+        hits.update(dict.fromkeys(index.newest(tx, f"terms : ({query}){of_facet}", want)))
+
+    hits: dict[int, None] = {}
+    ask(" AND ".join(expressions), ALL_WORDS)
+    frequencies = [index.frequency(tx, f"terms : {expression}") for expression in expressions]
+    if len(hits) < ALL_WORDS // 5 and len(expressions) > 1:
+        rarest_first = [expressions[place] for place in sorted(range(len(expressions)), key=frequencies.__getitem__)]
+        for place, rare in enumerate(rarest_first[:-1]):
+            if len(hits) >= ENOUGH:
+                break
+            ask(f"{rare} AND ({' OR '.join(rarest_first[place + 1 :])})", SOME_WORDS)
+        for rare in rarest_first[:3]:
+            if len(hits) >= ENOUGH:
+                break
+            ask(rare, SOME_WORDS)
+    rows = tx.fetchall(
+        f"SELECT row, terms FROM {index.table}"  # noqa: S608 - fixed names
+        f" WHERE row IN (SELECT value FROM json_each(?)) AND owner = ? AND {condition}",
+        (json.dumps(list(hits)), owner, *params),
+    )
+    return rank(rows, words, frequencies, index.last)
+
+
+def rank(rows: Sequence[Row], words: Words, frequencies: Sequence[float], total: int) -> list[tuple[int, float]]:
+    """Okapi BM25 with the constants of FTS5's; equal scores newest first."""
+    if not rows:
+        return []
+    documents = [(row["row"], row["terms"].split(" ")) for row in rows]
+    average = sum(len(terms) for _, terms in documents) / len(documents)
+    counts = [min(frequency, total) for frequency in frequencies]
+    weights = [math.log((total - count + 0.5) / (count + 0.5) + 1) for count in counts]
+    scored = []
+    for row, terms in documents:
+        norm = K1 * (1 - B + B * len(terms) / average)
+        score = 0.0
+        for place, (term, weight) in enumerate(zip(words.terms, weights, strict=True)):
+            count = sum(word.startswith(term) for word in terms) if words.is_prefix(place) else terms.count(term)
+            score += weight * count * (K1 + 1) / (count + norm)
+        scored.append((row, score))
+    scored.sort(key=lambda item: (-item[1], -item[0]))
+    return scored
