@@ -10,6 +10,8 @@ scores are made of, is counted in the owner's own entries only, so that they say
 
 import asyncio
 import math
+import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,10 +19,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from skynet_memory.database import Database, Row, Statements
+from skynet_memory.fulltext import is_prefix, quoted, segmented
 from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId
 from skynet_memory.previews import role_and_text
 from skynet_memory.sessions import topic
-from skynet_memory.words import spaced, terms_in
 
 DEFAULT_HITS: Final = 10
 MAX_HITS: Final = 50
@@ -41,6 +43,8 @@ _LENGTH: Final = 0.6
 _SATURATION: Final = 1.2
 _RECENT: Final = 0.1
 _RECENT_MS: Final = 30 * 24 * 3600 * 1000
+
+_WORD: Final = re.compile(r"\w+")
 
 SpokenRole: TypeAlias = Literal["user", "assistant"]
 
@@ -115,7 +119,7 @@ class TranscriptSearch:
             window: so many entries before and after.
             asked_by: a run that asks for itself: its question, and what follows that, is not searched.
         """
-        terms = terms_in(query)[:MAX_TERMS]
+        terms = terms_in(query)
         if not terms:
             return []
         await self.index(owner)
@@ -172,6 +176,7 @@ class TranscriptSearch:
         pages = -_MERGED_PAGES  # the sign begins a merge of everything, which the later ones go on with
         while await self._db.write(lambda tx, pages=pages: _merge(tx, pages)):  # type: ignore[misc]
             pages = _MERGED_PAGES
+        await self._db.erase_traces()
         return True
 
 
@@ -189,6 +194,12 @@ def _total_changes(tx: Statements) -> int:
     row = tx.fetchone("SELECT total_changes()")
     assert row is not None
     return cast(int, row[0])
+
+
+def terms_in(query: str) -> list[str]:
+    """The first ``MAX_TERMS`` words as FTS5 wants them, each once; of scripts without spaces, pairs of characters."""
+    words = _WORD.findall(segmented(unicodedata.normalize("NFC", query), query=True))
+    return list(dict.fromkeys(quoted(word) + (" *" if is_prefix(word) else "") for word in words))[:MAX_TERMS]
 
 
 # Taking in
@@ -228,8 +239,8 @@ def _take_in(tx: Statements, owner: UserId, entries: Sequence[_New]) -> None:
         if entry.role:
             row = tx.fetchone(
                 "INSERT INTO search_entries"
-                " (owner, person, session_id, entry_id, previous, role, text, characters, words, at_ms)"
-                " SELECT :owner, :person, :session_id, :entry_id, :previous, :role, :text, :characters, :words, :at_ms"
+                " (owner, person, session_id, entry_id, previous, role, text, segments, words, at_ms)"
+                " SELECT :owner, :person, :session_id, :entry_id, :previous, :role, :text, :segments, :words, :at_ms"
                 " WHERE EXISTS (SELECT 1 FROM entries WHERE id = :entry_id AND owner = :owner)"  # else erased meanwhile
                 " ON CONFLICT (entry_id) DO UPDATE SET entry_id = entry_id RETURNING id",
                 {
@@ -240,7 +251,7 @@ def _take_in(tx: Statements, owner: UserId, entries: Sequence[_New]) -> None:
                     "previous": previous,
                     "role": entry.role,
                     "text": entry.text,
-                    "characters": spaced(entry.text),
+                    "segments": _segments(entry.text),
                     "words": entry.text.count(" ") + 1,
                     "at_ms": entry.at_ms,
                 },
@@ -253,6 +264,12 @@ def _take_in(tx: Statements, owner: UserId, entries: Sequence[_New]) -> None:
         " AND session_id = ? ON CONFLICT DO UPDATE SET upto = max(upto, excluded.upto)",
         [(row, owner, session_id) for session_id, row in marks.items()],
     )
+
+
+def _segments(text: str) -> str:
+    """What a text without spaces is searched by; empty for one that has them."""
+    segments = segmented(text)
+    return "" if segments == text else segments
 
 
 def _person(tx: Statements, owner: UserId) -> int:
@@ -327,7 +344,7 @@ def _score(tx: Statements, owner: UserId, person: Row, terms: Sequence[str]) -> 
     """For each entry the sum of how rare its words of the query are."""
     scores: defaultdict[int, float] = defaultdict(float)
     for term in terms:
-        rows = _matches(tx, person["number"], term) or _matches(tx, person["number"], f"{term} *")
+        rows = _matches(tx, person["number"], term) or _matches(tx, person["number"], f"{term.removesuffix(' *')} *")
         count = len(rows)
         if count == CANDIDATES:  # there are more: as many a number of entries as among the newest
             among = tx.fetchone(
@@ -345,7 +362,7 @@ def _score(tx: Statements, owner: UserId, person: Row, terms: Sequence[str]) -> 
 def _matches(tx: Statements, person: int, term: str) -> list[int]:
     rows = tx.fetchall(
         "SELECT rowid FROM search_words WHERE search_words MATCH ? ORDER BY rowid DESC LIMIT ?",
-        (f'person : "{person}" AND {{text characters}} : {term}', CANDIDATES),
+        (f'person : "{person}" AND {{text segments}} : {term}', CANDIDATES),
     )
     return [row[0] for row in rows]
 

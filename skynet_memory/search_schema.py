@@ -45,7 +45,7 @@ async def m001_spoken(tx: Transaction) -> None:
             previous INTEGER,
             role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
             text TEXT NOT NULL,
-            characters TEXT NOT NULL,
+            segments TEXT NOT NULL,
             words INTEGER NOT NULL,
             at_ms INTEGER NOT NULL
         ) STRICT
@@ -56,7 +56,7 @@ async def m001_spoken(tx: Transaction) -> None:
     await tx.execute(
         """
         CREATE VIRTUAL TABLE search_words USING fts5(
-            person, text, characters, content = 'search_entries', content_rowid = 'id',
+            person, text, segments, content = 'search_entries', content_rowid = 'id',
             tokenize = 'porter unicode61 remove_diacritics 2')
         """
     )
@@ -66,8 +66,8 @@ async def m001_spoken(tx: Transaction) -> None:
     await tx.execute(
         """
         CREATE TRIGGER search_entries_added AFTER INSERT ON search_entries BEGIN
-            INSERT INTO search_words (rowid, person, text, characters)
-                VALUES (new.id, new.person, new.text, new.characters);
+            INSERT INTO search_words (rowid, person, text, segments)
+                VALUES (new.id, new.person, new.text, new.segments);
             UPDATE search_people SET entries = entries + 1, words = words + new.words WHERE number = new.person;
         END
         """
@@ -75,8 +75,8 @@ async def m001_spoken(tx: Transaction) -> None:
     await tx.execute(
         """
         CREATE TRIGGER search_entries_removed AFTER DELETE ON search_entries BEGIN
-            INSERT INTO search_words (search_words, rowid, person, text, characters)
-                VALUES ('delete', old.id, old.person, old.text, old.characters);
+            INSERT INTO search_words (search_words, rowid, person, text, segments)
+                VALUES ('delete', old.id, old.person, old.text, old.segments);
             UPDATE search_people SET entries = entries - 1, words = words - old.words WHERE number = old.person;
             UPDATE search_leftovers SET words = 1 WHERE words = 0;
         END

@@ -13,11 +13,10 @@ from skynet_memory import schema, search, search_schema
 from skynet_memory.database import Database
 from skynet_memory.ids import UserId
 from skynet_memory.migrations import migrate
-from skynet_memory.search import Hit, TranscriptSearch
+from skynet_memory.search import Hit, TranscriptSearch, terms_in
 from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import TranscriptStore
 from skynet_memory.turns import TurnStore
-from skynet_memory.words import spaced, terms_in
 from skynet_users.schema import COMPONENT as USER_TABLES
 from tests.skynet_memory.support import ADA, BEN, T0, add_person, begin, finish, key, message, turn
 
@@ -333,9 +332,8 @@ def test_any_text_is_a_query(queries: list[str], said: str, tmp_path_factory: py
 
 @settings(max_examples=100)
 @given(query=st.text(alphabet=st.sampled_from('"*():^{}-+.\\ \x00aå京는NOTANDORNEAR/'), max_size=40))
-async def test_the_syntax_of_the_index_is_not_the_readers(query: str) -> None:
+def test_the_syntax_of_the_index_is_not_the_readers(query: str) -> None:
     for term in terms_in(query):
         assert term.count('"') == 2
         assert term.startswith('"')
-        assert term.endswith('"')
-    assert spaced(query).replace(" ", "") in ("", query.replace(" ", ""))
+        assert term.endswith(('"', '" *'))
