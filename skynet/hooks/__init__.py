@@ -31,8 +31,10 @@ from skynet.hooks.events import (
     ToolReturned,
     thawed,
 )
+from skynet.hooks.loading import DIRECTORY, HookProblem, HooksRefused, load_hooks
 
 __all__ = [
+    "DIRECTORY",
     "EVENTS",
     "GATES",
     "HOOKS",
@@ -46,8 +48,10 @@ __all__ = [
     "Gate",
     "Hook",
     "HookBus",
+    "HookProblem",
     "HookUsage",
     "HookUser",
+    "HooksRefused",
     "MessageReceived",
     "MessageSent",
     "ModelAnswered",
@@ -59,6 +63,7 @@ __all__ = [
     "Stopped",
     "ToolCalled",
     "ToolReturned",
+    "load_hooks",
     "on",
     "thawed",
 ]

@@ -136,7 +136,7 @@ class BeforeToolCall(Gate):
     """What the model gave."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arguments", frozen(self.arguments))
+        object.__setattr__(self, "arguments", _frozen_object(self.arguments))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ class ToolCalled(Hook):
     """The reason, if a gate stopped it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arguments", frozen(self.arguments))
+        object.__setattr__(self, "arguments", _frozen_object(self.arguments))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +323,13 @@ def frozen(value: Json) -> Json:
         ValueError: it has more than ``MOST_VALUES`` parts.
     """
     return _rebuilt(value, lambda items: MappingProxyType(dict(items)), tuple)
+
+
+def _frozen_object(value: object) -> Mapping[str, Json]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"arguments are an object, and not {type(value).__name__}")
+    copy: Mapping[str, Json] = frozen(value)
+    return copy
 
 
 def thawed(value: Json) -> Json:
