@@ -1,7 +1,7 @@
 """Transcripts: what was said, as a tree of entries that only grows.
 
-Each entry names its parent; a session names the leaf of its current branch. Truncating or compacting marks the older
-entries of the branch as covered and removes nothing.
+Each entry names its parent; a session names the leaf of its current branch. Truncating or compacting
+(``skynet_memory.compactions``) marks older entries of the branch as covered and removes nothing.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,8 @@ class Entry:
     """JSON of a transcript message (OPENCLAW-V3 8.4)."""
     created_at_ms: int
     covered_by: EntryId | None
-    """The entry that a reader of the current branch begins with instead of this and older ones."""
+    """What a reader of the current branch gets in place of this and older ones: a compaction, or the first entry that a
+    truncated view begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,12 @@ class TranscriptStore:
         """The last ``limit`` entries of the current branch (or of the branch that leads to ``before``), oldest first.
 
         Fewer if they hold more than ``max_bytes`` together, but at least one. Empty if there is no such transcript.
-        Transcripts of before a reset are found by their own session id.
+        Transcripts of before a reset are found by their own session id. Compactions are among them only with
+        ``include_covered``: they are no part of what was said.
         """
-        return await self._db.read(lambda tx: _branch(tx, owner, session_id, limit, before, include_covered, max_bytes))
+        return await self._db.read(
+            lambda tx: branch_of(tx, owner, session_id, limit, before, include_covered, max_bytes)
+        )
 
     async def append(
         self,
@@ -112,14 +116,16 @@ class TranscriptStore:
             for key in keys:
                 row = tx.fetchone("SELECT session_id FROM sessions WHERE owner = ? AND key = ?", (owner, key))
                 if row is not None:
-                    tails[key] = _branch(tx, owner, row["session_id"], limit, None, False, left)
+                    tails[key] = branch_of(tx, owner, row["session_id"], limit, None, False, left)
                     left -= sum(len(entry.payload) for entry in tails[key])
             return tails
 
         return await self._db.read(work)
 
     async def truncate_view(self, owner: UserId, key: SessionKey, keep: int, *, at_ms: int | None = None) -> Truncated:
-        """Cover all but the last ``keep`` entries; never begins the view with a tool result whose call is covered.
+        """Cover all but the last ``keep`` entries, and with them the summaries of what was covered before.
+
+        The view never begins with a tool result whose call is covered.
 
         Raises:
             SessionNotFound: no such session of this person.
@@ -128,7 +134,7 @@ class TranscriptStore:
 
         def work(tx: Statements) -> Truncated:
             row = _leaf(tx, owner, key)
-            branch = tx.fetchall(_WALK, {"owner": owner, "session_id": row["session_id"], "leaf": row["leaf_entry"]})
+            branch = tx.fetchall(LIVE, {"owner": owner, "session_id": row["session_id"], "leaf": row["leaf_entry"]})
             kept = min(max(keep, 1), len(branch))
             if kept == len(branch):
                 return Truncated(kept, 0)
@@ -139,9 +145,15 @@ class TranscriptStore:
                 "UPDATE entries SET covered_by = ? WHERE owner = ? AND id = ?",
                 [(first, owner, entry["id"]) for entry in branch[kept:]],
             )
+            # what compactions told of older ones, and the first message, which they keep
             tx.execute(
-                "UPDATE sessions SET total_tokens = 0, updated_at_ms = max(?, updated_at_ms + 1)"
-                " WHERE owner = ? AND key = ?",
+                "UPDATE entries SET covered_by = ? WHERE owner = ? AND session_id = ? AND covered_by IS NULL"
+                " AND (kind = 'compaction' OR parent_id IS NULL)",
+                (first, owner, row["session_id"]),
+            )
+            tx.execute(
+                "UPDATE sessions SET total_tokens = 0, compaction_count = compaction_count + 1,"
+                " updated_at_ms = max(?, updated_at_ms + 1) WHERE owner = ? AND key = ?",
                 (at_ms, owner, key),
             )
             tx.changed(topic(owner))
@@ -210,33 +222,37 @@ _FIND_LEAF: Final = """
     SELECT leaf_entry FROM archived_transcripts WHERE owner = :owner AND session_id = :session_id
 """
 
+# A compaction stands where it was made, among what came after the entries that it covers: unless all is asked for it is
+# passed over, covered or not, and does not count.
 _BRANCH: Final = """
     WITH RECURSIVE branch AS (
-        SELECT *, 1 AS depth, length(payload) AS size FROM entries
+        SELECT *, 1 AS step, :include_covered OR kind <> 'compaction' AS depth, length(payload) AS size FROM entries
             WHERE id = :leaf AND owner = :owner AND session_id = :session_id
-                AND (:include_covered OR covered_by IS NULL)
+                AND (:include_covered OR covered_by IS NULL OR kind = 'compaction')
         UNION ALL
-        SELECT e.*, depth + 1, size + length(e.payload) FROM branch JOIN entries e ON e.id = branch.parent_id
-            WHERE depth < :limit AND size + length(e.payload) <= :max_bytes
-                AND e.owner = :owner AND (:include_covered OR e.covered_by IS NULL)
+        SELECT e.*, step + 1, depth + (:include_covered OR e.kind <> 'compaction'), size + length(e.payload)
+            FROM branch JOIN entries e ON e.id = branch.parent_id
+            WHERE depth < :limit AND (depth = 0 OR size + length(e.payload) <= :max_bytes)
+                AND e.owner = :owner AND (:include_covered OR e.covered_by IS NULL OR e.kind = 'compaction')
     )
-    SELECT * FROM branch ORDER BY depth DESC
+    SELECT * FROM branch WHERE :include_covered OR kind <> 'compaction' ORDER BY step DESC
 """
 
 # Newest first, as far as it is not covered
-_WALK: Final = """
-    WITH RECURSIVE branch(id, parent_id, kind, depth) AS (
+LIVE: Final = """
+    WITH RECURSIVE branch(id, parent_id, kind, step) AS (
         SELECT id, parent_id, kind, 1 FROM entries
-            WHERE id = :leaf AND owner = :owner AND session_id = :session_id AND covered_by IS NULL
+            WHERE id = :leaf AND owner = :owner AND session_id = :session_id
+                AND (covered_by IS NULL OR kind = 'compaction')
         UNION ALL
-        SELECT e.id, e.parent_id, e.kind, depth + 1 FROM branch JOIN entries e ON e.id = branch.parent_id
-            WHERE e.owner = :owner AND e.covered_by IS NULL
+        SELECT e.id, e.parent_id, e.kind, step + 1 FROM branch JOIN entries e ON e.id = branch.parent_id
+            WHERE e.owner = :owner AND (e.covered_by IS NULL OR e.kind = 'compaction')
     )
-    SELECT id, kind FROM branch ORDER BY depth
+    SELECT id, parent_id, kind FROM branch WHERE kind <> 'compaction' ORDER BY step
 """
 
 
-def _branch(
+def branch_of(
     tx: Statements,
     owner: UserId,
     session_id: SessionId,
@@ -266,10 +282,10 @@ def _branch(
             "max_bytes": max_bytes,
         },
     )
-    return [_read_entry(row) for row in rows]
+    return [read_entry(row) for row in rows]
 
 
-def _read_entry(row: Row) -> Entry:
+def read_entry(row: Row) -> Entry:
     return Entry(
         id=row["id"],
         session_id=row["session_id"],

@@ -1,76 +1,22 @@
 """How much of a conversation goes to the model."""
 
-from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 from zlib import crc32
 
-from skynet_agent.messages import (
-    AssistantMessage,
-    Message,
-    ToolResultMessage,
-    UserMessage,
-    text_of,
-)
+import msgspec
+
+from skynet_agent.messages import AssistantMessage, Message, UserBlock, UserMessage, text_of
 from skynet_agent.requests import ToolDefinition
 from skynet_agent.tokens import message_tokens, text_tokens, tools_tokens
+from skynet_agent.turn_order import GATEWAY_MODEL as GATEWAY_MODEL
+from skynet_agent.turn_order import in_turns as in_turns
 
-GATEWAY_MODEL = "gateway-injected"
-"""What a message that no model wrote names as its model (OPENCLAW-V3 8.4)."""
-ANSWER_SHARE = 4
-"""One part in so many of the window is left for the answer."""
+ANSWER_SHARE = 8
+"""One part in so many of the window is left for the answer.
 
-
-def in_turns(messages: Sequence[Message], *, is_cut: bool = False) -> list[Message]:
-    """The conversation with each answer after the message that it answers.
-
-    A transcript has them in the order in which they came: what is said while an answer is being written stands before
-    that answer. A session answers in order and each message once, so the next answer is the oldest open message's.
-
-    Args:
-        is_cut: there is more before ``messages``, and some of the answers may be those of messages there. None of
-            ``messages`` waits for its answer.
-    """
-    turns: list[list[Message]] = [[] for _ in range(_answered_before(messages))] if is_cut else []
-    unanswered: deque[list[Message]] = deque(turns)
-    for message in messages:
-        first = unanswered[0] if unanswered else None
-        calls = first[-1] if first else None
-        if isinstance(message, UserMessage):
-            turns.append([message])
-            unanswered.append(turns[-1])
-        elif isinstance(message, ToolResultMessage):
-            if first is not None and (not first or isinstance(calls, AssistantMessage | ToolResultMessage)):
-                first.append(message)
-            else:
-                turns.append([message])
-                unanswered.append(turns[-1])
-        elif _answers_nothing(message):
-            turns.append([message])
-        else:
-            if isinstance(calls, AssistantMessage):  # whose results never came
-                unanswered.popleft()
-            turn = unanswered[0] if unanswered else []
-            if not unanswered:
-                turns.append(turn)
-            turn.append(message)
-            if unanswered and message.stop_reason != "toolUse":
-                unanswered.popleft()
-    return [message for turn in turns for message in turn]
-
-
-def _answered_before(messages: Sequence[Message]) -> int:
-    """How many of the answers are those of messages before ``messages``: as many as there are more of them."""
-    answers = sum(
-        isinstance(message, AssistantMessage) and message.stop_reason != "toolUse" and not _answers_nothing(message)
-        for message in messages
-    )
-    return max(0, answers - sum(isinstance(message, UserMessage) for message in messages))
-
-
-def _answers_nothing(message: AssistantMessage) -> bool:
-    """The gateway's own words: a command's, or what was put into the transcript by hand."""
-    return message.model == GATEWAY_MODEL and message.stop_reason != "error"
+So a conversation is cut for one call only when it is fuller than those that compaction has summarised.
+"""
 
 
 def within_window(
@@ -80,6 +26,7 @@ def within_window(
     tools: Sequence[ToolDefinition] = (),
     window_tokens: int,
     is_cut: bool = False,
+    opening: Sequence[UserBlock] = (),
 ) -> list[Message]:
     """The newest turns of ``messages`` that fit the model's window beside what is told it before them, and room for
     the answer.
@@ -93,8 +40,20 @@ def within_window(
 
     Args:
         is_cut: ``messages`` are the newest of more, and the next time later ones.
+        opening: what is told of the conversation before ``messages``. It becomes part of the first message, because
+            some models insist on the person and the assistant taking turns.
     """
     budget = window_tokens - window_tokens // ANSWER_SHARE - sum(map(text_tokens, system)) - tools_tokens(tools)
+    if not opening:
+        return _newest(messages, budget, is_cut=is_cut)
+    before = UserMessage([*opening], messages[0].timestamp if messages else 0)
+    kept = _newest(messages, budget - message_tokens(before), is_cut=is_cut)
+    if kept and isinstance(kept[0], UserMessage):
+        return [msgspec.structs.replace(kept[0], content=[*opening, *kept[0].content]), *kept[1:]]
+    return [before, *kept]
+
+
+def _newest(messages: Sequence[Message], budget: int, *, is_cut: bool) -> list[Message]:
     begins = [number for number, message in enumerate(messages) if isinstance(message, UserMessage)]
     first = last = begins.pop() if begins else 0
     if last and begins[:1] != [0]:
