@@ -369,6 +369,36 @@ class BudgetsConfig(Section, frozen=True, kw_only=True):
     house: BudgetConfig = BudgetConfig()
 
 
+class FilterConfig(Section, frozen=True, kw_only=True):
+    """``[filter]``: the content filter of children's accounts. How strict it is, is set for each child."""
+
+    rules_file: Path = Path()
+    """A file of words that the household adds to the filter or takes out of it, see docs/children.md. Default empty:
+    the built-in words alone."""
+
+    model: str = ""
+    """The model that is also asked whether a text is fit for a child when the words passed it: ``provider/model``, an
+    alias or a pool. If it fails, ``strict`` refuses and ``moderate`` lets through. Default empty: none is asked."""
+
+
+class ChildrenConfig(Section, frozen=True, kw_only=True):
+    """``[children]``: what holds for every child."""
+
+    never_remember: tuple[str, ...] = (
+        "health",
+        "religion",
+        "sexuality",
+        "address",
+        "school",
+        "phone",
+        "email",
+        "password",
+    )
+    """Topics that are never kept in the memory of a child; there are also ``money``, ``politics`` and those of
+    ``filter.rules_file``. Default ``health``, ``religion``, ``sexuality``, ``address``, ``school``, ``phone``,
+    ``email`` and ``password``."""
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration, complete and checked. Made by :func:`skynet.config.load_config`; its paths are
     absolute."""
@@ -386,6 +416,8 @@ class Config(Section, frozen=True, kw_only=True):
     database: DatabaseConfig = DatabaseConfig()
     logging: LoggingConfig = LoggingConfig()
     hooks: HooksConfig = HooksConfig()
+    filter: FilterConfig = FilterConfig()
+    children: ChildrenConfig = ChildrenConfig()
 
     home: Path = Path()
     """The state directory (``SKYNET_HOME``, default ``~/.skynet``). Not a key of the file."""
