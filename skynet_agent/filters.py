@@ -180,15 +180,9 @@ class StreamFilter:
         if self.hit is not None or self._level == "off":
             return ""
         held = "".join(self._parts)
-        return self._release(held, len(held))
+        return self._release(held, len(held)) if held else ""
 
-    @property
-    def held(self) -> str:
-        """What waits to be checked: for a model check of the whole before :meth:`finish`."""
-        return "".join(self._parts)
-
-    def stop(self, verdict: Verdict) -> str:
-        """Somebody else found a reason, as the model check; returns the replacement."""
+    def _stop(self, verdict: Verdict) -> str:
         self.hit, self._parts, self._held_chars = verdict, [], 0
         return self._separated(verdict.replacement)
 
@@ -196,7 +190,7 @@ class StreamFilter:
         shown, rest = held[:end], held[end:]
         verdict = self._filter.check(self._shown + shown, self._level, self._language, since=len(self._shown))
         if not verdict.allowed:
-            return self.stop(verdict)
+            return self._stop(verdict)
         self._parts, self._held_chars = [rest] if rest else [], len(rest)
         self._shown = _tail(self._shown + shown)
         return shown

@@ -1,0 +1,297 @@
+# ruff: noqa: N818 - the names say why a message is not answered, as "except NotNow" should read
+"""What protects children: when they may talk, what they may be shown, what is remembered, and who is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Protocol
+
+from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.heartbeat import SystemEvents
+from skynet_agent.filters import (
+    MODEL,
+    SELF_HARM,
+    ContentFilter,
+    ModelCheck,
+    StreamFilter,
+    Verdict,
+    checked_by_model,
+)
+from skynet_memory.ids import Role, UserId
+from skynet_protocol.children import GuardianAlert
+from skynet_users.people import User
+
+log = logging.getLogger(__name__)
+
+ALERT_EVERY_MS: Final = 3_600_000
+"""A guardian hears of a child's category once in this time at most."""
+MAX_ALERT_CHARS: Final = 2_000
+LANGUAGES: Final[Mapping[str, Sequence[str]]] = {
+    "de": ("german", "deutsch", "ger", "deu", "allemand", "alemán"),
+    "fr": ("french", "français", "francais", "fre", "fra", "französisch", "francés"),
+    "es": ("spanish", "español", "espanol", "spa", "castellano", "spanisch", "espagnol"),
+}
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "en": {
+        "closed": "It is not our time to talk right now. We can talk again {day} at {time}. See you then!",
+        "unknown": "It is not our time to talk right now. Please ask a grown-up when we can talk again.",
+        "days": "on Monday|on Tuesday|on Wednesday|on Thursday|on Friday|on Saturday|on Sunday|today|tomorrow",
+    },
+    "de": {
+        "closed": "Gerade ist nicht unsere Zeit zum Reden. Wir können {day} um {time} Uhr wieder reden. Bis dann!",
+        "unknown": "Gerade ist nicht unsere Zeit zum Reden. Frag bitte einen Erwachsenen, wann es wieder geht.",
+        "days": "am Montag|am Dienstag|am Mittwoch|am Donnerstag|am Freitag|am Samstag|am Sonntag|heute|morgen",
+    },
+    "fr": {
+        "closed": "Ce n'est pas notre moment pour parler. On pourra reparler {day} à {time}. À bientôt !",
+        "unknown": "Ce n'est pas notre moment pour parler. Demande à un adulte quand on pourra reparler.",
+        "days": "lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|aujourd'hui|demain",
+    },
+    "es": {
+        "closed": "Ahora no es nuestro momento de hablar. Podremos hablar {day} a las {time}. ¡Hasta luego!",
+        "unknown": "Ahora no es nuestro momento de hablar. Pregunta a un adulto cuándo podremos hablar.",
+        "days": "el lunes|el martes|el miércoles|el jueves|el viernes|el sábado|el domingo|hoy|mañana",
+    },
+}
+
+
+class Guardian(Protocol):
+    """Who is told of a child."""
+
+    @property
+    def guardian(self) -> UserId: ...
+
+    @property
+    def reads_transcripts(self) -> bool: ...
+
+
+class Record(Protocol):
+    """The audit log's ``record``."""
+
+    async def __call__(
+        self, action: str, *, actor: UserId, subject: str, details: Mapping[str, str], now_ms: int
+    ) -> None: ...
+
+
+class Withheld(Exception):
+    """A message that no model is asked: ``reply`` is the whole answer. ``stored`` is kept in the transcript in place
+    of the message; None: nothing of it is kept. ``str()`` is the reply."""
+
+    def __init__(self, reply: str, stored: str | None = None) -> None:
+        super().__init__(reply)
+        self.reply = reply
+        self.stored = stored
+
+
+class NotNow(Withheld):
+    """Outside the hours in which this person may talk; ``opens_at`` is in the person's zone, None if unknown."""
+
+    def __init__(self, reply: str, opens_at: datetime | None) -> None:
+        super().__init__(reply)
+        self.opens_at = opens_at
+
+
+class Filtered(Withheld):
+    """What a child wrote met the content filter. Its transcript, which the model reads with the next message, holds
+    only that something was left out."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.replacement, f"[left out by the content filter: {verdict.category}]")
+        self.category = verdict.category
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protection:
+    """What is configured for every child."""
+
+    rules: tuple[Path, ...] = ()
+    never_remember: frozenset[str] = frozenset()
+    zone: str = "UTC"
+    """Of those who have no time zone of their own."""
+
+
+class Guard:
+    """Asked before anybody's message runs, while it is answered, and before something is remembered.
+
+    The filter is for children alone, hours are for everybody who has some. All of it is decided here, outside of any
+    model.
+    """
+
+    def __init__(
+        self,
+        protection: Protection,
+        broadcast: Broadcaster,
+        system_events: SystemEvents,
+        *,
+        guardians: Callable[[UserId], Awaitable[Sequence[Guardian]]],
+        record: Record,
+        model_check: Callable[[User, str], Awaitable[bool]] | None = None,
+    ) -> None:
+        """
+        Args:
+            guardians: those of a child; the admins, if it has none.
+            model_check: asks the model of ``filter.model``, as the child, whether a text is fit for it.
+        """
+        self._protection = protection
+        self._broadcast = broadcast
+        self._system_events = system_events
+        self._guardians = guardians
+        self._record = record
+        self._model_check = model_check
+        self._alerted: dict[tuple[UserId, str], int] = {}
+
+    @cached_property
+    def filter(self) -> ContentFilter:
+        """The rules, read when they are first needed.
+
+        Raises:
+            FilterRulesError: the household's file cannot be used.
+        """
+        content_filter = ContentFilter.load(self._protection.rules)
+        unknown = self._protection.never_remember - content_filter.topics
+        if unknown:
+            known = ", ".join(sorted(content_filter.topics))
+            log.warning("children.never_remember: no topic %s; there are %s", ", ".join(sorted(unknown)), known)
+        return content_filter
+
+    async def admit(self, user: User, text: str, now_ms: int) -> None:
+        """Let a message through to the model, or say why not. Guardians are told of what is filtered.
+
+        A child that writes of self-harm is answered with care at every hour, and its guardians are told at every
+        level of the filter.
+
+        Raises:
+            Filtered: it is not for a child; the reply is the friendly replacement.
+            NotNow: outside of the allowed hours.
+        """
+        verdict = await self._checked(user, text, now_ms) if user.role is Role.CHILD else None
+        closed = self._closed(user, now_ms)
+        if verdict is not None and (closed is not None or not verdict.allowed):
+            raise Filtered(verdict)
+        if closed is not None:
+            raise closed
+        if user.role is Role.CHILD and self._model_check is not None:
+            category = await checked_by_model(self._check_for(user), text, user.content_filter)
+            if category is not None:
+                if category == MODEL:
+                    await self.alert(user, MODEL, text=text, now_ms=now_ms)
+                raise Filtered(self.filter.verdict(category, language_code(user.language)))
+
+    def stream_filter(self, user: User) -> StreamFilter | None:
+        """What an answer to this person has to pass on its way; None if nothing holds it back."""
+        if user.role is not Role.CHILD or user.content_filter == "off":
+            return None
+        return StreamFilter(self.filter, user.content_filter, language_code(user.language))
+
+    async def finish(self, user: User, stream: StreamFilter) -> str:
+        """The rest of an answer, as :meth:`StreamFilter.finish`; at ``strict``, where all of it was held back, the
+        model check has to agree too."""
+        rest = stream.finish()
+        if stream.hit is None and self._model_check is not None and user.content_filter == "strict":
+            category = await checked_by_model(self._check_for(user), rest, "strict")
+            if category is not None:
+                stream.hit = self.filter.verdict(category, language_code(user.language))
+                return stream.hit.replacement
+        return rest
+
+    def never_remember(self, user: User) -> Callable[[str], str | None] | None:
+        """Says which topic, if any, forbids to remember a text of this person; None if everything may be."""
+        topics = self._protection.never_remember
+        if user.role is not Role.CHILD or not topics:
+            return None
+        return lambda text: self.filter.topic_of(text, topics)
+
+    async def alert(self, child: User, category: str, *, text: str = "", now_ms: int) -> None:
+        """Tell a child's guardians, once for each category and hour: who, what kind and when.
+
+        The text goes only to guardians who may read the child's transcripts, after that is in the audit log, and only
+        to their screens: never into a system event, which their own assistant would read and act on.
+        """
+        if now_ms - self._alerted.get((child.id, category), -ALERT_EVERY_MS) < ALERT_EVERY_MS:
+            return
+        self._alerted = {key: at for key, at in self._alerted.items() if now_ms - at < ALERT_EVERY_MS}
+        self._alerted[child.id, category] = now_ms
+        try:
+            guardians = await self._guardians(child.id)
+        except BaseException:
+            del self._alerted[child.id, category]
+            raise
+        at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        for each in guardians:
+            if each.guardian == child.id:
+                continue
+            shown = text[:MAX_ALERT_CHARS] if each.reads_transcripts else ""
+            if shown and not await self._is_recorded(each.guardian, child, category, now_ms):
+                shown = ""
+            payload = GuardianAlert(
+                child_id=child.id, child_name=child.display_name, category=category, at=now_ms, text=shown
+            )
+            self._broadcast.publish("guardian.alert", payload, owner=each.guardian)
+            name = " ".join(child.display_name.split())
+            self._system_events.add(each.guardian, f"Guardian alert: {name}, category {category}, {at}")
+
+    async def _checked(self, child: User, text: str, now_ms: int) -> Verdict | None:
+        """What the rules say; None if nothing was found. An allowed verdict is about self-harm below the level."""
+        language = language_code(child.language)
+        verdict = self.filter.check(text, child.content_filter, language)
+        care = self.filter.check(text, "strict", language, categories={SELF_HARM})
+        if not care.allowed:
+            verdict = Verdict(verdict.allowed, care.category, care.replacement)
+        elif verdict.allowed:
+            return None
+        try:
+            await self.alert(child, verdict.category, text=text, now_ms=now_ms)
+        # The child gets its answer whether or not a guardian could be told.
+        except Exception:
+            log.exception("cannot tell the guardians of user %s", child.id)
+        return verdict
+
+    async def _is_recorded(self, guardian: UserId, child: User, category: str, now_ms: int) -> bool:
+        details = {"by": "guardian.alert", "category": category}
+        try:
+            await self._record("transcript.read", actor=guardian, subject=child.id, details=details, now_ms=now_ms)
+        # Without the record there is no reading.
+        except Exception:
+            log.exception("cannot record that a guardian is shown a message of user %s", child.id)
+            return False
+        return True
+
+    def _closed(self, user: User, now_ms: int) -> NotNow | None:
+        if not user.allowed_hours:
+            return None
+        from skynet_users.hours import InvalidHours, UnknownZone, hours_of, zone_of  # which needs zoneinfo
+
+        words = _WORDS.get(language_code(user.language), _WORDS["en"])
+        try:
+            zone = zone_of(user.time_zone, self._protection.zone)
+            hours = hours_of(user.allowed_hours)
+        except (InvalidHours, UnknownZone):
+            log.exception("cannot read the hours of user %s", user.id)
+            return NotNow(words["unknown"], None)
+        now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
+        if hours.allows(now):
+            return None
+        opens_at = hours.next_open(now)
+        days = words["days"].split("|")
+        ahead = (opens_at.date() - now.date()).days
+        day = days[7 + ahead] if ahead < 2 else days[opens_at.weekday()]
+        return NotNow(words["closed"].format(day=day, time=opens_at.strftime("%H:%M")), opens_at)
+
+    def _check_for(self, user: User) -> ModelCheck:
+        check = self._model_check
+        assert check is not None
+        return lambda text: check(user, text)
+
+
+def language_code(language: str) -> str:
+    """``de`` for ``de-AT``, ``German`` and ``Deutsch``; "" for what the rules and words know nothing of."""
+    text = language.strip().casefold()
+    for code, names in LANGUAGES.items():
+        if text in names or text.replace("_", "-").split("-")[0] == code:
+            return code
+    return "en" if text in ("english", "englisch", "anglais", "inglés") or text.startswith("en") else ""
