@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from skynet_protocol.params import LenientParams, NonNegativeInt, Result
+from skynet_protocol.params import LenientParams, NonEmptyStr, NonNegativeInt, Result
 
 
 class UsageStatusParams(LenientParams, frozen=True):
@@ -38,6 +38,10 @@ class UsageCostParams(LenientParams, frozen=True):
     end_date: object = UNSET
     mode: object = UNSET
     utc_offset: object = UNSET
+    user_id: NonEmptyStr | UnsetType = UNSET
+    """Skynet's own, and validated, as ``all``: another person's costs."""
+    all: bool = False
+    """Everybody's."""
 
 
 class UsageTotals(Result, kw_only=True):
@@ -66,11 +70,30 @@ class UsageDay(UsageTotals, kw_only=True):
     date: str
 
 
+class UsageModel(UsageTotals, kw_only=True):
+    """What one model was used for; Skynet's own."""
+
+    provider: str
+    model: str
+
+
+class UsagePerson(Result, kw_only=True):
+    """What one person used; Skynet's own."""
+
+    user_id: str
+    display_name: str
+    totals: UsageTotals
+    daily: list[UsageDay]
+    models: list[UsageModel]
+
+
 class UsageCostResult(Result):
     updated_at: NonNegativeInt
     days: NonNegativeInt
     daily: list[UsageDay]
     totals: UsageTotals
+    people: list[UsagePerson] | UnsetType = UNSET
+    """With ``userId`` or ``all`` alone: who used it, who cost most first."""
 
 
 class DoctorMemoryStatusParams(LenientParams, frozen=True):

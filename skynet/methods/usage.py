@@ -1,15 +1,20 @@
 """``usage.status``, ``usage.cost`` and ``doctor.memory.status``."""
 
+from __future__ import annotations
+
 import math
 import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 from skynet.gateway.dispatch import method
-from skynet_memory.ids import DEFAULT_AGENT, now_ms
-from skynet_memory.usage import UsageStore
+from skynet_memory.ids import DEFAULT_AGENT, UserId, now_ms
+from skynet_memory.usage import NOTHING_USED, DailyUsage, PersonUsage, UsageStore
 from skynet_memory.usage import UsageTotals as StoredTotals
+from skynet_protocol.params import invalid_params
 from skynet_protocol.usage import (
     DoctorMemoryStatusParams,
     DoctorMemoryStatusResult,
@@ -17,11 +22,15 @@ from skynet_protocol.usage import (
     UsageCostParams,
     UsageCostResult,
     UsageDay,
+    UsageModel,
+    UsagePerson,
     UsageStatusParams,
     UsageStatusResult,
     UsageTotals,
 )
 from skynet_users.caller import Caller
+from skynet_users.errors import UnknownUser
+from skynet_users.permissions import Permission
 
 DEFAULT_DAYS = 30
 MAX_DAYS = 3660
@@ -30,12 +39,15 @@ MICROUSD = 1_000_000
 DAY_MS = 86_400_000
 EPOCH = date(1970, 1, 1).toordinal()
 
+EVERYBODY = UserId("")
+"""Whose costs are asked for with ``all``: nobody's own."""
+
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _OFFSET = re.compile(r"UTC([+-])(\d{1,2})(?::([0-5]\d))?", re.ASCII)
 
 
 class UsageMethods:
-    """What the caller's messages cost."""
+    """What the caller's messages cost; for those who may see it, what everybody's did."""
 
     def __init__(self, usage: UsageStore) -> None:
         self._usage = usage
@@ -50,19 +62,48 @@ class UsageMethods:
         """Tokens and dollars of the caller by day: of ``startDate`` to ``endDate``, or of the last ``days``.
 
         ``cacheShare`` is the part of the input tokens that the providers' caches had, ``estimatedEntries`` the number
-        of calls of which no provider told what they used.
+        of calls of which no provider told what they used. Who may see everybody's costs asks with ``userId`` for
+        another person's, or with ``all`` for those of all, and also gets them by person and model.
+
+        Raises:
+            Forbidden: costs of others are not for the caller.
+            UnknownUser: there is no such person.
         """
+        whose = _whose(caller, params)
         now = now_ms()
         period = _period(params, now)
+        if whose is EVERYBODY:
+            return await self._cost_of_everybody(period, now)
         daily = await self._usage.daily(
-            caller.user_id, period.since_ms, period.until_ms, utc_offset_minutes=period.offset_minutes
+            whose, period.since_ms, period.until_ms, utc_offset_minutes=period.offset_minutes
         )
-        totals = await self._usage.totals(caller.user_id, period.since_ms, period.until_ms)
+        totals = await self._usage.totals(whose, period.since_ms, period.until_ms)
+        result = UsageCostResult(
+            updated_at=now, days=period.days, daily=_days_of(daily), totals=UsageTotals(**_totals(totals))
+        )
+        if params.user_id:
+            name = await self._usage.name_of(whose)
+            if name is None:
+                raise UnknownUser(whose)
+            models = await self._usage.models(whose, period.since_ms, period.until_ms)
+            result.people = [
+                _person(
+                    PersonUsage(owner=whose, display_name=name, totals=totals, daily=tuple(daily), models=tuple(models))
+                )
+            ]
+        return result
+
+    async def _cost_of_everybody(self, period: _Period, now: int) -> UsageCostResult:
+        people = await self._usage.by_person(period.since_ms, period.until_ms, utc_offset_minutes=period.offset_minutes)
+        days: defaultdict[str, StoredTotals] = defaultdict(lambda: NOTHING_USED)
+        for day in (day for person in people for day in person.daily):
+            days[day.date] += day.totals
         return UsageCostResult(
             updated_at=now,
             days=period.days,
-            daily=[UsageDay(date=day.date, **_totals(day.totals)) for day in daily],
-            totals=UsageTotals(**_totals(totals)),
+            daily=[UsageDay(date=day, **_totals(days[day])) for day in sorted(days)],
+            totals=UsageTotals(**_totals(sum((person.totals for person in people), NOTHING_USED))),
+            people=[_person(person) for person in people],
         )
 
     @method("doctor.memory.status")
@@ -128,6 +169,34 @@ def _days(asked: object) -> int:
     except (ValueError, OverflowError):
         return DEFAULT_DAYS
     return max(1, math.floor(min(number, MAX_DAYS))) if math.isfinite(number) else DEFAULT_DAYS
+
+
+def _whose(caller: Caller, params: UsageCostParams) -> UserId:
+    """
+    Raises:
+        Forbidden: it is about others, whose costs the caller may not see.
+    """
+    if params.all and params.user_id:
+        raise invalid_params("usage.cost", "at /all: must not be true beside userId")
+    whose = EVERYBODY if params.all else UserId(params.user_id or caller.user_id)
+    caller.require(Permission.COSTS_VIEW, whose)
+    return whose
+
+
+def _person(person: PersonUsage) -> UsagePerson:
+    return UsagePerson(
+        user_id=person.owner,
+        display_name=person.display_name,
+        totals=UsageTotals(**_totals(person.totals)),
+        daily=_days_of(person.daily),
+        models=[
+            UsageModel(provider=model.provider, model=model.model, **_totals(model.totals)) for model in person.models
+        ],
+    )
+
+
+def _days_of(daily: Iterable[DailyUsage]) -> list[UsageDay]:
+    return [UsageDay(date=day.date, **_totals(day.totals)) for day in daily]
 
 
 def _totals(stored: StoredTotals) -> dict[str, Any]:

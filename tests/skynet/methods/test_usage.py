@@ -9,8 +9,9 @@ from skynet.methods.usage import _Period, _period
 from skynet_memory.ids import RunId, new_id
 from skynet_memory.usage import UsageRecord
 from skynet_protocol.usage import UsageCostParams
+from skynet_users.caller import Caller
 from tests.skynet.methods import shapes
-from tests.skynet.methods.world import Caller, World, key_of
+from tests.skynet.methods.world import RefusedError, World, key_of
 
 NOON = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)
 MIDNIGHT = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp() * 1000)
@@ -90,6 +91,45 @@ async def test_cost_of_another_person(world: World) -> None:
     await world.turn(world.admin)
     result = await world.call(world.user, "usage.cost", {"days": 2})
     assert result["daily"] == [] and result["totals"]["totalTokens"] == 0
+
+
+async def test_an_admin_sees_everybodys_costs(world: World) -> None:
+    """SK-139, BA-070, SP-061: by person and day, and by model."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    stamp = int(today.timestamp() * 1000)
+    await spend(world, world.admin, stamp, 1_000_000)
+    await spend(world, world.child, stamp - DAY, 500_000)
+    await spend(world, world.child, stamp, 2_000_000)
+    everybody = await world.call(world.admin, "usage.cost", {"all": True})
+    shapes.check(shapes.USAGE_COST, {name: value for name, value in everybody.items() if name != "people"})
+    assert (everybody["totals"]["totalTokens"], everybody["totals"]["totalCost"]) == (60, 3.5)
+    assert [day["totalCost"] for day in everybody["daily"]] == [0.5, 3]
+    child, admin = everybody["people"]
+    assert (child["userId"], child["totals"]["totalCost"]) == (world.child.user_id, 2.5)
+    assert [day["totalCost"] for day in child["daily"]] == [0.5, 2]
+    assert [(model["provider"], model["model"], model["totalCost"]) for model in child["models"]] == [
+        ("mock", "mock-1", 2.5)
+    ]
+    assert (admin["userId"], admin["displayName"]) == (world.admin.user_id, "Owner")
+    one = await world.call(world.admin, "usage.cost", {"userId": world.child.user_id})
+    assert one["people"] == [child] and one["totals"] == child["totals"] and one["daily"] == child["daily"]
+    idle = await world.call(world.admin, "usage.cost", {"userId": world.user.user_id})
+    assert idle["totals"]["totalTokens"] == 0 and idle["people"][0]["models"] == []
+    with pytest.raises(RefusedError):
+        await world.call(world.admin, "usage.cost", {"userId": "nobody"})
+    with pytest.raises(RefusedError, match="at /all"):
+        await world.call(world.admin, "usage.cost", {"userId": world.user.user_id, "all": True})
+
+
+@pytest.mark.parametrize("params", [{"all": True}, {"userId": "them"}])
+async def test_nobody_else_sees_the_costs_of_others(world: World, params: dict[str, object]) -> None:
+    await spend(world, world.admin, NOON, 1_000_000)
+    asked = {name: world.admin.user_id if name == "userId" else value for name, value in params.items()}
+    for caller in (world.user, world.child):
+        with pytest.raises(RefusedError, match=r"not permitted: costs\.view"):
+            await world.call(caller, "usage.cost", asked)
+        own = await world.call(caller, "usage.cost", {"userId": caller.user_id})
+        assert own["people"][0]["userId"] == caller.user_id
 
 
 @pytest.mark.parametrize(
