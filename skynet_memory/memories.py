@@ -16,7 +16,7 @@ from skynet_memory.database import Database, Row, Statements
 from skynet_memory.errors import MemoryNotFound, MemoryRefused
 from skynet_memory.fulltext import folded
 from skynet_memory.ids import UserId, new_id
-from skynet_memory.memory_gate import Check, WriteGate, length_problem, one_line
+from skynet_memory.memory_gate import Check, WriteGate, clean, length_problem, one_line
 from skynet_memory.memory_search import Index, WordReader, search
 
 Category: TypeAlias = Literal["instruction", "preference", "fact", "context"]
@@ -132,7 +132,7 @@ class MemoryStore:
         """Grows with each committed change of this person's memories, before the change returns."""
         return self._db.version(topic(owner))
 
-    async def learn(self, owner: UserId, new: NewMemory, *, now_ms: int) -> Learned:
+    async def learn(self, owner: UserId, new: NewMemory, now_ms: int) -> Learned:
         """Remember it, unless the write gate refuses it or something surer is known under its key.
 
         Of the same key (case, spaces and punctuation aside), what an admin set stays until an admin sets it anew; what
@@ -142,7 +142,7 @@ class MemoryStore:
         """
         return (await self.learn_many(owner, [new], now_ms=now_ms))[0]
 
-    async def learn_many(self, owner: UserId, news: Sequence[NewMemory], *, now_ms: int) -> list[Learned]:
+    async def learn_many(self, owner: UserId, news: Sequence[NewMemory], now_ms: int) -> list[Learned]:
         """The first ``MAX_LEARNED`` of them, in one transaction; those beyond are refused."""
         check = await self._gate.check_for(owner)
         prepared = [self.prepare(new, check) for new in news[:MAX_LEARNED]]
@@ -164,7 +164,7 @@ class MemoryStore:
         rest = Learned(memory=None, outcome="refused", reason=f"{MAX_LEARNED} memories at a time are the most")
         return learned + [rest] * (len(news) - len(learned))
 
-    async def update(self, owner: UserId, memory_id: str, changes: MemoryChanges, *, now_ms: int) -> Memory:
+    async def update(self, owner: UserId, memory_id: str, changes: MemoryChanges, now_ms: int) -> Memory:
         """Change what is given; the old text is erased. The conflict rule has no part in it.
 
         Raises:
@@ -225,7 +225,7 @@ class MemoryStore:
 
         return await self._erase(work)
 
-    async def sweep(self, *, now_ms: int) -> int:
+    async def sweep(self, now_ms: int) -> int:
         """Erase everybody's expired memories, and words that a removed person left; returns how many memories."""
         swept = 0
         while True:
@@ -253,6 +253,23 @@ class MemoryStore:
             "SELECT * FROM memories WHERE owner = ? AND key_form = ?", (owner, form_of_key(key))
         )
         return None if row is None else read_memory(row)
+
+    async def most_important(self, owner: UserId, limit: int, now_ms: int) -> Sequence[Memory]:
+        """At most ``limit`` of each category, in the order of ``CATEGORIES``, of equal ones the newest first."""
+
+        def work(tx: Statements) -> Sequence[Memory]:
+            return [
+                read_memory(row)
+                for category in CATEGORIES
+                for row in tx.fetchall(
+                    "SELECT * FROM memories WHERE owner = ? AND category = ?"
+                    " AND (expires_at_ms IS NULL OR expires_at_ms > ?)"
+                    " ORDER BY importance DESC, updated_at_ms DESC, row DESC LIMIT ?",
+                    (owner, category, now_ms, limit),
+                )
+            ]
+
+        return await self._db.read(work)
 
     async def count(self, owner: UserId) -> int:
         row = await self._db.fetchone("SELECT count(*) FROM memories WHERE owner = ?", (owner,))
@@ -303,19 +320,19 @@ class MemoryStore:
             return f"category, kind and source are one of {', '.join((*CATEGORIES, *KINDS, *SOURCES))}"
         if refusal := check(new.key, new.value, tags):
             return refusal
-        clean = replace(
+        stored = replace(
             new,
             key=one_line(new.key),
-            value=_clean(new.value),
+            value=clean(new.value),
             tags=tags,
             confidence=_clamped(new.confidence),
             importance=_clamped(new.importance),
         )
-        plain = " ".join(re.findall(r"\w+", folded(clean.value))) or clean.value
+        plain = " ".join(re.findall(r"\w+", folded(stored.value))) or stored.value
         return Prepared(
-            clean,
-            form_of_key(clean.key),
-            self._reader.indexed(clean.key, clean.value, *tags),
+            stored,
+            form_of_key(stored.key),
+            self._reader.indexed(stored.key, stored.value, *tags),
             hashlib.blake2b(plain.encode(), digest_size=16).digest(),
         )
 
@@ -535,9 +552,3 @@ def _tags(new: NewMemory) -> str:
 def _clamped(value: float) -> float:
     """0 to 1; what is no number is 0."""
     return min(max(float(value), 0.0), 1.0) if value == value else 0.0
-
-
-def _clean(value: str) -> str:
-    """Whole characters only, and no control characters but line ends and tabs."""
-    whole = value.encode("utf-8", "replace").decode().strip()
-    return "".join(char for char in whole if char in "\n\t" or char >= " ")

@@ -138,7 +138,13 @@ class WriteGate:
         return self._folded
 
 
-def length_problem(key: str, value: str, tags: Iterable[str]) -> tuple[str, str] | None:
+def clean(value: str) -> str:
+    """``value`` in whole characters, without control characters but line ends and tabs."""
+    whole = value.encode("utf-8", "replace").decode().strip()
+    return "".join(char for char in whole if char in "\n\t" or char >= " ")
+
+
+def length_problem(key: str, value: str, tags: Iterable[str], *, most: int = MAX_VALUE) -> tuple[str, str] | None:
     """The field that is empty or too long, and what is wrong with it."""
     names = tuple(tags)
     if not one_line(key):
@@ -147,8 +153,8 @@ def length_problem(key: str, value: str, tags: Iterable[str]) -> tuple[str, str]
         return "key", f"is {len(key):,} characters, {MAX_KEY:,} are allowed"
     if not one_line(value):
         return "value", "is empty"
-    if len(value) > MAX_VALUE:
-        return "value", f"is {len(value):,} characters, {MAX_VALUE:,} are allowed"
+    if len(value) > most:
+        return "value", f"is {len(value):,} characters, {most:,} are allowed"
     if len(names) > MAX_TAGS:
         return "tags", f"are {len(names)}, {MAX_TAGS} are allowed"
     if any(not one_line(name) or len(name) > MAX_TAG for name in names):
