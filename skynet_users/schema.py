@@ -179,7 +179,7 @@ async def m006_approvals(tx: Transaction) -> None:
             decided_at_ms INTEGER,
             used_at_ms INTEGER,
             reason TEXT NOT NULL DEFAULT '',
-            CHECK (decided_by <> owner),
+            CHECK (decided_by <> owner OR kind = 'registration'),
             CHECK (owner IS NOT NULL OR kind = 'registration'),
             CHECK ((channel IS NOT NULL AND external_id IS NOT NULL) = (kind = 'registration'))
         ) STRICT

@@ -316,6 +316,17 @@ class DatabaseConfig(Section, frozen=True, kw_only=True):
     each write. Default ``NORMAL``."""
 
 
+class UsersConfig(Section, frozen=True, kw_only=True):
+    """``[users]``: strangers who write on a channel."""
+
+    unknown: Literal["approve", "create", "refuse"] = "approve"
+    """``approve``: they wait until somebody who may decide lets them in. ``create``: they are people at once.
+    ``refuse``: they are not answered. Default ``approve``."""
+
+    new_role: Literal["user", "child"] = "user"
+    """The role of people that ``create`` makes. Nobody becomes an admin so. Default ``user``."""
+
+
 class LoggingConfig(Section, frozen=True, kw_only=True):
     """``[logging]``: what the gateway writes down of itself."""
 
@@ -413,6 +424,7 @@ class Config(Section, frozen=True, kw_only=True):
     providers: dict[str, ProviderConfig] = msgspec.field(default_factory=dict)
     router: RouterConfig = RouterConfig()
     budgets: BudgetsConfig = BudgetsConfig()
+    users: UsersConfig = UsersConfig()
     database: DatabaseConfig = DatabaseConfig()
     logging: LoggingConfig = LoggingConfig()
     hooks: HooksConfig = HooksConfig()
