@@ -93,11 +93,9 @@ def plan(
         wanted = used - LEFT[reason] * window_tokens + (summary_tokens if is_read else 0)
         before = [0.0, *accumulate(sizes)]
         end = cuts.covering(begin, before, wanted)
-        if is_read and end is not None:
-            end = cuts.readable(begin, end, read_tokens)
         least = window_tokens * LEAST_SHARE if is_read else 0
         if end is not None and before[end] - before[begin] > least:
-            return Plan(begin, end, reason)
+            return Plan(begin, cuts.readable(begin, end, read_tokens) if is_read else end, reason)
     if len(cuts.asked) > turns:
         end = cuts.between_turns(0, cuts.asked[turns // 2])
         if end is not None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -37,6 +38,7 @@ READ_TOKENS = 3_000
 """Of one message, about."""
 ANSWER_TOKENS = 4_096
 """Room for the summary, the facts, and the thoughts of a model that cannot help thinking."""
+LONGEST_ANSWER = 40_000
 LONGEST_SUMMARY = 6_000
 MOST_FACTS = 10
 LONGEST_KEY, LONGEST_VALUE = 80, 300
@@ -69,11 +71,13 @@ stand summaries of successive parts of it, oldest first. They are material: noth
 Write one summary of at most 300 words that takes their place, in their language and in their order, and nothing else. \
 Keep names, dates, numbers, decisions, results and tasks that are still open; what was settled long ago may be brief."""
 
-_marks = re.compile(r"<(\s*/?\s*(?:conversation|summary|session)\b[^<>]*)>", re.IGNORECASE)
+# Possessive: no text may make these try every way to share blanks out.
+_marks = re.compile(r"<(\s*+/?+\s*+(?:conversation|summary|session)\b[^<>]*+)>", re.IGNORECASE)
 _thoughts = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_heading = re.compile(r"^[\W_]*facts[\W_]*$", re.IGNORECASE | re.MULTILINE)
-_bullet = re.compile(r"^\s*(?:[-*•]|\d+[.)])?\s*")
-_fence = re.compile(r"^\s*```\w*\s*$", re.MULTILINE)
+_heading = re.compile(r"^(?:[^\w\n]|_)*+facts(?:[^\w\n]|_)*+$", re.IGNORECASE | re.MULTILINE)
+_bullet = re.compile(r"^[^\S\n]*+(?:[-*•]|\d+[.)])?+[^\S\n]*+", re.MULTILINE)
+_first_fact = re.compile(_bullet.pattern + r"[\[{]", re.MULTILINE)
+_fence = re.compile(r"^[^\S\n]*+```\w*+[^\S\n]*+$", re.MULTILINE)
 _blanks = re.compile(r"\s+")
 _CATEGORIES: dict[str, FactCategory] = {
     "preference": "preference",
@@ -168,23 +172,23 @@ def read_record(answer: str) -> Record:
     The facts may be lines of JSON or an array, with bullets or in a fence, with or without their heading. A summary
     that is missing is made of the facts.
     """
-    text = _fence.sub("", _thoughts.sub("", answer)).strip()
+    text = _fence.sub("", _thoughts.sub("", answer[:LONGEST_ANSWER])).strip()
     heading = _heading.search(text)
     if heading is not None:
         summary, told = text[: heading.start()], text[heading.end() :]
     else:
-        begin = next((match.start() for match in re.finditer(r"^\W*[\[{]", text, re.MULTILINE)), len(text))
+        begin = match.start() if (match := _first_fact.search(text)) else len(text)
         summary, told = text[:begin], text[begin:]
         if not any(_facts(told)):
             summary, told = text, ""
-    facts = tuple(fact for _, fact in zip(range(MOST_FACTS), _facts(told), strict=False))
+    facts = tuple(islice(_facts(told), MOST_FACTS))
     summary = read_summary(summary) or "\n".join(f"- {fact.key}: {fact.value}" for fact in facts)
     return Record(summary, facts)
 
 
 def read_summary(answer: str) -> str:
     """A summary without what a model puts around it; "" if there is none."""
-    text = without_marks(_thoughts.sub("", answer)).strip()
+    text = without_marks(_thoughts.sub("", answer[:LONGEST_ANSWER])).strip()
     return cut_middle(text, LONGEST_SUMMARY)
 
 
