@@ -54,6 +54,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "users token create": ("skynet.cli.users:token_create", "Make a personal token, and print it this once."),
     "users token list": ("skynet.cli.users:token_list", "List personal tokens, without the tokens."),
     "users token revoke": ("skynet.cli.users:token_revoke", "End a token."),
+    "audit list": ("skynet.cli.audit:list_entries", "Print who did what, newest first."),
+    "audit verify": ("skynet.cli.audit:verify", "Say whether the audit log is what was recorded."),
 }
 """Every command: where it is, and what it is for. Named by import path, so that one does not pay for the others."""
 
@@ -66,6 +68,7 @@ GROUPS: dict[str, str] = {
     "devices": "Clients that are paired with the gateway, or ask to be.",
     "users": "The people of this gateway.",
     "users token": "Personal tokens, with which a client is somebody.",
+    "audit": "The record of who did what.",
 }
 
 
