@@ -8,7 +8,7 @@ import inspect
 import pkgutil
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,12 +23,33 @@ from skynet.config.schema import fields_of, is_table, plain_type
 from skynet.gateway import run_request, runs
 from skynet.gateway.dispatch import _MARK
 from skynet.gateway.run_events import COALESCE_S
+from skynet.hooks import (
+    GATES,
+    HOOKS,
+    AgentCompleted,
+    BeforeMessage,
+    BeforeToolCall,
+    Event,
+    Gate,
+    HookBus,
+    HookUsage,
+    HookUser,
+    MessageReceived,
+    ModelMessage,
+    Stopped,
+    load_hooks,
+)
+from skynet.hooks import bus as hook_bus
+from skynet.hooks import calls as hook_calls
+from skynet.hooks import shell as hook_shell
+from skynet.hooks.files import FILE_BYTES as HOOK_BYTES
 from skynet.http.chat_request import DEFAULT_MAX_TOKENS
 from skynet.paths import DEEPEST
 from skynet.places import LEAST_FREE_BYTES, Places
 from skynet.plugins import MOST_PLUGINS, PluginFile, parse
 from skynet.plugins.folders import FILE_BYTES
 from skynet.processes import OPEN_FILES, OUTPUT_BYTES
+from skynet.supervisor import Supervisor
 from skynet.tools import built_in_tools, files, plugins, search
 from skynet.tools.commands import CommandPort
 from skynet_agent import breaker, catalogue, claude, failover, turn, workspace
@@ -37,10 +58,10 @@ from skynet_agent.thinking import BUDGET_TOKENS
 from skynet_agent.tools import Tool
 from skynet_agent.workspace import BOOTSTRAP, FILES, FIRST_RUN, Workspace, WorkspaceMode
 from skynet_memory.database import Database
-from skynet_memory.ids import Role
+from skynet_memory.ids import Role, RunId, SessionKey, UserId
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
-from skynet_protocol import providers
+from skynet_protocol import audit, providers
 from skynet_protocol.events import EVENT_SCOPES, EVENTS, is_droppable
 from skynet_protocol.methods import METHODS
 from skynet_users.permissions import DEFAULT_POLICY, Permission, permits
@@ -52,7 +73,7 @@ EXAMPLE = ROOT / "skynet.example.toml"
 BUDGETS = "Tokens, where a number is told"
 
 
-def field_docs(table: type[msgspec.Struct]) -> dict[str, str]:
+def field_docs(table: type[Any]) -> dict[str, str]:
     """The docstring under each field, on one line."""
     (node,) = ast.parse(inspect.getsource(table)).body
     assert isinstance(node, ast.ClassDef)
@@ -180,12 +201,35 @@ def events_table() -> str:
     return "\n".join(rows)
 
 
+def hooks_reference() -> str:
+    """Each event with its fields, from their docstrings."""
+    lines = ["Every event has:", "", *_fields_table(Event), "", "`user` has:", "", *_fields_table(HookUser)]
+    lines += ["", "`usage` of an event has:", "", *_fields_table(HookUsage)]
+    lines += ["", "`messages` of an event are texts with a role:", "", *_fields_table(ModelMessage)]
+    for event in (*GATES, *HOOKS):
+        assert event.__doc__ is not None
+        lines += ["", f"### `{event.NAME}`: `{event.__name__}`", "", _cell(" ".join(event.__doc__.split()))]
+        if issubclass(event, Gate):
+            lines += ["", f"May be changed: {', '.join(f'`{name}`' for name in sorted(event.CHANGEABLE))}."]
+        if set(vars(event)["__annotations__"]):
+            lines += ["", *_fields_table(event)]
+    return "\n".join(lines)
+
+
+def _fields_table(event: type[Any]) -> list[str]:
+    described, kinds = field_docs(event), vars(event)["__annotations__"]
+    own = [name for name, kind in kinds.items() if not kind.startswith("ClassVar")]
+    rows = [f"| `{name}` | `{_cell(kinds[name])}` | {_cell(described[name])} |" for name in own]
+    return ["| Field | Type | Meaning |", "|---|---|---|", *rows]
+
+
 GENERATED = (
     ("configuration.md", "settings", settings_table),
     ("providers.md", "providers", providers_table),
     ("providers.md", "variables", variables_table),
     ("protocol.md", "methods", methods_table),
     ("protocol.md", "events", events_table),
+    ("hooks.md", "hooks", hooks_reference),
 )
 
 
@@ -340,6 +384,8 @@ OWN_METHODS: Mapping[str, Sequence[type[msgspec.Struct]]] = {
     "providers.list": (providers.ProvidersListParams, providers.ProvidersListResult, providers.KnownProvider),
     "providers.models": (providers.ProvidersModelsParams, providers.ProvidersModelsResult),
     "providers.test": (providers.ProvidersTestParams, providers.ProvidersTestResult, providers.ProviderTest),
+    "audit.list": (audit.AuditListParams, audit.AuditEntryView, audit.AuditListResult),
+    "audit.verify": (audit.AuditVerifyParams, audit.AuditVerifyResult),
 }
 
 
@@ -377,6 +423,91 @@ class TestPlugins:
         assert f"{OPEN_FILES:,} open files" in self.TEXT
         assert f"at most {FILE_BYTES // 1024} KiB" in self.TEXT
         assert f"after {OUTPUT_BYTES // 1024 // 1024} MiB" in self.TEXT
+
+
+class TestHooks:
+    """``docs/hooks.md``: its examples do what it says, and its numbers are those of the code."""
+
+    TEXT = (DOCS / "hooks.md").read_text()
+
+    @pytest.fixture
+    async def loaded(self, tmp_path: Path) -> AsyncIterator[HookBus]:
+        """All examples, loaded from the places that they name."""
+        folder = tmp_path / "hooks"
+        folder.mkdir(0o700)
+        examples = re.findall(r"```(?:python|sh)\n(.*?)```", self.TEXT, re.DOTALL)
+        assert len(examples) == 3
+        for example in examples:
+            (place,) = re.findall(r"(?m)^# ~/\.skynet/hooks/([^,\s]+)", example)
+            file = folder / place
+            file.parent.mkdir(0o700, exist_ok=True)
+            file.write_text(example)
+            file.chmod(0o700)
+        async with Supervisor() as tasks, HookBus(tasks, gate_timeout_s=60.0, observer_timeout_s=60.0) as bus:
+            load_hooks(bus, folder)
+            yield bus
+
+    @staticmethod
+    def about(role: Role = Role.USER) -> dict[str, Any]:
+        user = HookUser(id=UserId("0190"), role=role, display_name="Ada")
+        return {"user": user, "session": SessionKey("user:0190:agent:main:main"), "run": RunId("r1")}
+
+    async def test_the_gates_of_the_examples(self, loaded: HookBus) -> None:
+        """SK-140, SK-144."""
+        asked = BeforeMessage(**self.about(), text="Where is the lab?")
+        assert (await loaded.ask(asked)).text == "Where is the room with the printers?"
+        for text, reason in (
+            ("It is correct horse battery staple", "That is the password"),
+            ("Mine is 4000 1234 5678 9010.", "That looks like the number of a card"),
+        ):
+            with pytest.raises(Stopped, match=reason):
+                await loaded.ask(BeforeMessage(**self.about(), text=text))
+
+    async def test_the_gate_of_a_tool(self, loaded: HookBus) -> None:
+        call: dict[str, Any] = {"tool": "write_file", "call_id": "c1", "arguments": {"path": "a"}}
+        asked = BeforeToolCall(**self.about(), **call)
+        assert await loaded.ask(asked) is asked
+        with pytest.raises(Stopped, match="by grown-ups"):
+            await loaded.ask(BeforeToolCall(**self.about(Role.CHILD), **call))
+
+    async def test_the_observer_of_the_examples(self, loaded: HookBus, tmp_path: Path) -> None:
+        usage = HookUsage(input_tokens=10, output_tokens=7, cost_microusd=None)
+        loaded.announce(MessageReceived(**self.about(), text="Hello"))
+        loaded.announce(AgentCompleted(**self.about(), status="ok", usage=usage))
+        await loaded.aclose()
+        assert (tmp_path / "hooks" / "diary.txt").read_text() == "Ada: 5 characters\nok: 7 tokens\n"
+
+    def test_the_entry_points(self) -> None:
+        (example,) = re.findall(r"```toml\n(.*?)```", self.TEXT, re.DOTALL)
+        assert list(tomllib.loads(example)["project"]["entry-points"]) == ["skynet.hooks"]
+
+    def test_every_event_stands_in_its_order(self) -> None:
+        (section,) = re.findall(r"(?s)## In a run\n(.*?)\n## ", self.TEXT)
+        assert set(re.findall(r"`(\w+)`", section)) - {"blocked"} == {event.NAME for event in (*GATES, *HOOKS)}
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            f"`hooks.gate_timeout_s` ({Config().hooks.gate_timeout_s:.0f} seconds for each)",
+            f"`hooks.observer_timeout_s` ({Config().hooks.observer_timeout_s:.0f} seconds)",
+            f"`hooks.queued_events` ({Config().hooks.queued_events}) events",
+            f"observers have {hook_bus.CLOSE_S:.0f} seconds to finish",
+            f"{hook_bus.LONGEST_REASON:,} characters of it",
+            f"at most {hook_calls.MOST_THREADS} calls run at a time",
+            f"at most {HOOK_BYTES // 1024 // 1024} MiB",
+            f"`PATH` (`{hook_shell.PATH}`)",
+        ],
+    )
+    def test_numbers(self, words: str) -> None:
+        assert words in " ".join(self.TEXT.split())
+
+    def test_the_settings_and_the_code_agree(self) -> None:
+        hooks = Config().hooks
+        assert (hooks.gate_timeout_s, hooks.observer_timeout_s) == (
+            hook_bus.GATE_TIMEOUT_S,
+            hook_bus.OBSERVER_TIMEOUT_S,
+        )
+        assert hooks.queued_events == hook_bus.QUEUED_EVENTS
 
 
 class TestExample:

@@ -26,9 +26,11 @@ class HookUser:
     """The person on whose behalf something happens."""
 
     id: UserId
+    """The same for ever."""
     role: Role
     """``admin``, ``user`` or ``child``."""
     display_name: str
+    """The name for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class HookUsage:
     input_tokens: int
     """With those that the provider's cache held."""
     output_tokens: int
+    """What the model wrote, its thinking among it."""
     cost_microusd: int | None
     """Millionths of a US dollar; None if the price is unknown."""
 
@@ -47,10 +50,14 @@ class ModelMessage:
     """One message as the model is given it, as far as it is text."""
 
     role: Literal["user", "assistant", "tool"]
+    """``tool`` is the result of one."""
     text: str
+    """Its texts, one after the other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Each event is itself: no two are compared, and what somebody logs of one by mistake tells nothing that was said. It
+# also makes each class in half the time, which is part of every start.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Event:
     """What every event has."""
 
@@ -60,14 +67,17 @@ class Event:
     user: HookUser
     """Who the message is from, known before the first hook is called."""
     session: SessionKey
-    """The conversation's key: ``user:<id>:agent:<id>:<name>``."""
+    """The conversation's key: ``user:<id>:agent:<id>:<name>``, or ``group:<id>:…``."""
     run: RunId | None = None
     """The run, from the message to its answer; None for what belongs to none."""
     at_ms: int = field(default_factory=now_ms)
     """When it happened, in milliseconds since 1970."""
 
+    def __repr__(self) -> str:
+        return f"<{self.NAME} of {self.user.id} in run {self.run}>"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Gate(Event):
     """Something is about to happen. Handlers are asked one after the other, and each may change or stop it."""
 
@@ -75,30 +85,31 @@ class Gate(Event):
     """The fields that a handler may change. Anything else that is changed stops the action."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Hook(Event):
     """Something happened. Handlers are told, and nobody waits for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BeforeMessage(Gate):
     """A person's message was stored and is about to be answered. A stop is the answer: the person gets the reason, and
-    no model is called."""
+    no model is called. The message stays in the conversation as it was sent, where later calls of a model find it."""
 
     NAME = "before_message"
     CHANGEABLE = frozenset({"text"})
 
     text: str
-    """What the person wrote. A change is what the model is given; the stored message stays as it was sent."""
+    """What the person wrote. A change is what the model is given in this run."""
     images: int = 0
     """So many images came with it."""
     source: str = ""
     """What it came by: the client or channel, as far as it said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BeforeModelCall(Gate):
-    """A model is about to be asked, once in each round of a run. A stop ends the run with what there is."""
+    """A model is about to be asked, once in each round of a run. A stop ends the run with what there is.
+    ``event.last_user_text`` is the text of the last of ``messages`` that is the person's."""
 
     NAME = "before_model_call"
     CHANGEABLE = frozenset({"system_suffix"})
@@ -120,7 +131,7 @@ class BeforeModelCall(Gate):
         return next((message.text for message in reversed(self.messages) if message.role == "user"), "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BeforeToolCall(Gate):
     """A model wants to use a tool. A stop skips this call: the model is given the reason as the tool's failure, and the
     run goes on. What is let through still has to pass the person's permissions and the tool's schema."""
@@ -139,25 +150,27 @@ class BeforeToolCall(Gate):
         object.__setattr__(self, "arguments", _frozen_object(self.arguments))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SessionStarted(Hook):
     """A conversation began: with its first message, or anew after a reset."""
 
     NAME = "session_start"
 
     reason: Literal["new", "reset"] = "new"
+    """Which of the two it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SessionEnded(Hook):
     """A conversation ended: it was reset, or deleted."""
 
     NAME = "session_end"
 
     reason: Literal["reset", "deleted"]
+    """Which of the two it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MessageReceived(Hook):
     """A person's message has been through its gates."""
 
@@ -173,7 +186,7 @@ class MessageReceived(Hook):
     """The reason, if a gate stopped it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MessageSent(Hook):
     """An answer is complete and stored, and on its way to the person."""
 
@@ -183,7 +196,7 @@ class MessageSent(Hook):
     """All of it, also what was shown before a run was stopped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AgentStarted(Hook):
     """A run's turn has come: its message is past the gates and the assistant sets to work."""
 
@@ -193,7 +206,7 @@ class AgentStarted(Hook):
     """As it was asked for; empty for the default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AgentCompleted(Hook):
     """A run ended. There is one for each ``AgentStarted``, however it ended."""
 
@@ -210,13 +223,14 @@ class AgentCompleted(Hook):
     """From its start to its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ToolCalled(Hook):
     """A tool is used; its gates have let it through, or stopped it."""
 
     NAME = "tool_call"
 
     tool: str
+    """The tool's name, as the model gave it."""
     call_id: str
     """The same for the call and its result."""
     arguments: Mapping[str, Json]
@@ -228,13 +242,14 @@ class ToolCalled(Hook):
         object.__setattr__(self, "arguments", _frozen_object(self.arguments))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ToolReturned(Hook):
     """A tool's result, as the model is given it."""
 
     NAME = "tool_result"
 
     tool: str
+    """The tool's name, as the model gave it."""
     call_id: str
     """The same for the call and its result."""
     text: str
@@ -245,7 +260,7 @@ class ToolReturned(Hook):
     """How long the call took."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ModelAsked(Hook):
     """A model is asked; its gates have let it through."""
 
@@ -261,7 +276,7 @@ class ModelAsked(Hook):
     """Which call of the run it is, from 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ModelAnswered(Hook):
     """A model has answered."""
 
@@ -272,16 +287,18 @@ class ModelAnswered(Hook):
     model: str
     """Which of its models."""
     text: str
+    """What it wrote, without its thinking."""
     tools: tuple[str, ...]
     """The tools that it wants to use, one for each call."""
     stop_reason: str
     """``stop``, ``length`` or ``toolUse``."""
     usage: HookUsage
+    """Of this call."""
     round: int = 1
     """Which call of the run it is, from 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ModelFailed(Hook):
     """No model could answer, after all that was tried."""
 

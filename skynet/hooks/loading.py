@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -210,6 +209,8 @@ def _event(name: str) -> type[Event]:
         HookRefused: there is none with this name.
     """
     if name not in EVENTS:
+        from difflib import get_close_matches
+
         near = get_close_matches(name, EVENTS, n=1)
         meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENTS)}"
         raise HookRefused(f"there is no event {shown(name)}; {meant}")

@@ -63,6 +63,11 @@ def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
+@pytest.mark.parametrize("event", one_of_each(), ids=lambda event: event.NAME)
+def test_a_log_tells_nothing_that_was_said(event: Event) -> None:
+    assert repr(event) == f"<{event.NAME} of {ADA.id} in run {event.run}>"
+
+
 @pytest.mark.parametrize("gate", GATES)
 def test_what_may_be_changed_is_a_field(gate: type[Any]) -> None:
     assert {field.name for field in dataclasses.fields(gate)} > gate.CHANGEABLE
