@@ -39,6 +39,9 @@ HELP = (
     "and tell you what you said last. Everything else needs a model."
 )
 
+DONE = frozenset({"write_file", "memory_learn", "memory_forget"})
+"""Tools that change something: their results only say so."""
+
 _asks_for_time = re.compile(
     r"(?:(?:what(?:'s| is)?|tell me|show me) )?(?:the )?(?:current )?(?:time|date|day|today(?:'s date)?)"
     r"(?: and (?:the )?(?:time|date))?(?: is it| is today| now| today| please)*"
@@ -81,7 +84,7 @@ def answer(messages: Sequence[Message], now: datetime, *, configured: bool = Fal
     introduction = AGAIN if introduced else NOT_ANSWERING if configured else NOT_CONFIGURED
     last = messages[-1] if messages else None
     if isinstance(last, ToolResultMessage):
-        done = "Done" if last.tool_name == "write_file" else "Here it is"
+        done = "Done" if last.tool_name in DONE else "Here it is"
         outcome = "That did not work" if last.is_error else done
         return f"{introduction} {outcome}:\n\n{text_of(last)}"
     return introduction + (" " if introduced else "\n\n") + reply(said[-1], said[:-1], now, tools)

@@ -180,7 +180,17 @@ async def test_a_long_answer_lets_others_in() -> None:
 
 # Tools
 
-TOOLS = ("list_files", "read_file", "search_files", "write_file", "execute_command")
+TOOLS = (
+    "list_files",
+    "read_file",
+    "search_files",
+    "write_file",
+    "execute_command",
+    "memory_learn",
+    "memory_search",
+    "memory_forget",
+    "history_search",
+)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +205,29 @@ TOOLS = ("list_files", "read_file", "search_files", "write_file", "execute_comma
         ("search for milk", "search_files", {"query": "milk"}),
         ("write buy milk and bread to notes.txt", "write_file", {"content": "buy milk and bread", "path": "notes.txt"}),
         ("run ls -l | wc", "execute_command", {"command": "ls -l | wc"}),
+        (
+            "Remember that my favourite colour is green.",
+            "memory_learn",
+            {"category": "preference", "key": "favourite colour", "value": "green"},
+        ),
+        (
+            "remember: I like tea",
+            "memory_learn",
+            {"category": "preference", "key": "I like tea", "value": "I like tea"},
+        ),
+        ("note that our bike is blue", "memory_learn", {"category": "fact", "key": "bike", "value": "blue"}),
+        (
+            "please remember always answer in German",
+            "memory_learn",
+            {"category": "instruction", "key": "always answer in German", "value": "always answer in German"},
+        ),
+        ("remember to buy milk", "memory_learn", {"category": "fact", "key": "to buy milk", "value": "to buy milk"}),
+        ("what do you know about me?", "memory_search", {}),
+        ("What do you know about Mexico?", "memory_search", {"query": "Mexico"}),
+        ("tell me what you remember", "memory_search", {}),
+        ("forget my favourite colour", "memory_forget", {"key": "favourite colour"}),
+        ("Forget that I like tea.", "memory_forget", {"key": "I like tea"}),
+        ("what did I say about the plumber?", "history_search", {"query": "the plumber"}),
     ],
 )
 def test_what_is_understood_of_tools(text: str, tool: str, arguments: dict[str, str]) -> None:
@@ -204,7 +237,11 @@ def test_what_is_understood_of_tools(text: str, tool: str, arguments: dict[str, 
     assert wish_in(text, set(TOOLS) - {tool}) is None
 
 
-@pytest.mark.parametrize("text", ["", "hello", "what can you read", "the files", "x" * 5000, "read", "run"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", "what can you read", "the files", "x" * 5000, "read", "run", "remember", "do you remember me?"]
+    + ["forget everything", "forget me.", "what did I say?", "remember " + "x" * 5000],
+)
 def test_what_is_no_wish(text: str) -> None:
     assert wish_in(text, TOOLS) is None
 
@@ -234,6 +271,12 @@ async def test_a_tool_is_called_and_its_result_told() -> None:
         parts = await parts_of(asked, answered, result)
         text = "".join(part.text for part in parts if isinstance(part, TextDelta))
         assert text == f"{NOT_CONFIGURED} {words}"
+
+
+@pytest.mark.parametrize("tool", ["memory_learn", "memory_forget"])
+def test_what_was_remembered_or_forgotten_is_done(tool: str) -> None:
+    result = ToolResultMessage("c", tool, [TextBlock("bike: blue")], False, 3)
+    assert answer([user("remember my bike is blue"), result], NOW).endswith(" Done:\n\nbike: blue")
 
 
 def test_what_was_written_is_done() -> None:
