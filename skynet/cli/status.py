@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from skynet.cli.client import open_client
-from skynet.cli.output import ago, print_fields, print_json, print_table
+from skynet.cli.output import ago, clock, print_fields, print_json, print_table
+from skynet.cli.people import dollars
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet_memory.ids import now_ms
 
@@ -13,13 +14,15 @@ USAGE_DAYS = 30
 
 
 async def status(*, options: Options = NO_OPTIONS) -> None:
-    """Show whether the gateway runs, which model answers, and the latest conversations."""
+    """Show whether the gateway runs, which model answers, your budget, and the latest conversations."""
     async with open_client(find_target(options)) as client:
         health = await client.request("health")
         state = await client.request("status")
         agent = await client.request("agent.status")
         usage = await client.request("usage.cost", {"days": USAGE_DAYS})
         hello = client.hello
+        has_budgets = "users.budget" in (hello.get("features") or {}).get("methods", ())
+        budget = await client.request("users.budget") if has_budgets else {}
         snapshot = hello.get("snapshot") or {}
         if options.json:
             facts = {"url": client.target.url, "server": hello["server"], "uptimeMs": snapshot.get("uptimeMs")}
@@ -29,6 +32,7 @@ async def status(*, options: Options = NO_OPTIONS) -> None:
                 "status": state,
                 "agent": agent,
                 "usage": usage["totals"],
+                "budget": {name: budget[name] for name in ("day", "month") if name in budget},
             }
             print_json(facts)
             return
@@ -46,6 +50,8 @@ async def status(*, options: Options = NO_OPTIONS) -> None:
             ("channels", ", ".join(map(str, state.get("channelSummary") or ()))),
             ("sessions", str(sessions.get("count", ""))),
             (f"last {USAGE_DAYS} days", _usage(usage["totals"])),
+            ("today", _budget(budget.get("day"))),
+            ("this month", _budget(budget.get("month"))),
         ]
     )
     print_table(("session", "model", "tokens", "last"), [_row(row) for row in sessions.get("recent") or ()])
@@ -62,6 +68,19 @@ def _usage(totals: dict[str, Any]) -> str:
     words = f"{totals['totalTokens']} tokens, {totals.get('cacheShare', 0):.0%} of the input cached"
     missing = totals["missingCostEntries"]
     return f"{words}, ${totals['totalCost']:.2f}" + (f" (+ {missing} calls of unknown price)" if missing else "")
+
+
+def _budget(period: dict[str, Any] | None) -> str:
+    """What was used of each limit there is, and when it starts again; "" where nothing is limited."""
+    if period is None:
+        return ""
+    tokens, money = period["tokens"], period["microusd"]
+    parts = []
+    if "limit" in tokens:
+        parts.append(f"{tokens['used']:,} of {tokens['limit']:,} tokens")
+    if "limit" in money:
+        parts.append(f"{dollars(money['used'])} of {dollars(money['limit'])}")
+    return f"{', '.join(parts)} (starts again {clock(period['resetsAt'])})" if parts else ""
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str]:
