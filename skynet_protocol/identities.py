@@ -68,9 +68,12 @@ class IdentitiesCodeResult(Result, kw_only=True):
 
 
 class IdentitiesClaimParams(Params, frozen=True):
-    """``code``: as ``/link`` showed it on the channel whose account is to be linked."""
+    """For a channel's adapter, which vouches for the account that sent this code."""
 
     code: CodeText
+    channel: ChannelName
+    external_id: ExternalId
+    display_name: ShortText = ""
 
 
 class IdentitiesClaimResult(Result, kw_only=True):

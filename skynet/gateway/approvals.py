@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import UNSET
 
@@ -15,11 +15,9 @@ from skynet_protocol.approvals import ApprovalRequestedEvent, ApprovalResolvedEv
 from skynet_users.approvals import Approval, ApprovalStatus, ApprovalStore, Json
 from skynet_users.caller import Caller
 from skynet_users.errors import NotPending, OwnRequest, UnknownApproval
+from skynet_users.guardians import GuardianStore
 from skynet_users.people import User, UserStore
 from skynet_users.permissions import Permission, PermissionPolicy, permits
-
-if TYPE_CHECKING:
-    from skynet_users.guardians import GuardianStore
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +80,7 @@ class Approvals:
         store: ApprovalStore,
         *,
         users: UserStore,
-        guardians: "GuardianStore",
+        guardians: GuardianStore,
         policy: PermissionPolicy,
         broadcaster: Broadcaster,
         events: SystemEvents,
@@ -169,7 +167,7 @@ class Approvals:
             return True
         if requester is None or not caller.may(Permission.APPROVALS_DECIDE):
             return False
-        return any(guardian.guardian == caller.user_id for guardian in await self._guardians.of(requester))
+        return await self._guardians.find(requester, caller.user_id) is not None
 
     async def deciders(self, approval: Approval) -> set[UserId]:
         """Who may decide it."""

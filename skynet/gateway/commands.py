@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from skynet.gateway.keys import render_key
+from skynet.gateway.people_commands import PeopleCommands, Sender, describe_caller
 from skynet.gateway.session_levels import normalise
 from skynet.version import VERSION
 from skynet_agent.errors import UnknownModel
@@ -15,6 +16,8 @@ from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.sessions import Session, SessionChanges, SessionStore
 from skynet_protocol.errors import RequestError
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
+from skynet_users.permissions import Permission
 
 GREETING = "A new conversation begins. Greet me in one or two sentences and ask what I would like to do."
 """What the model is told when a bare ``/new`` or ``/reset`` starts a session."""
@@ -31,12 +34,19 @@ SETTINGS: Mapping[str, str] = {
 HELP = """Commands:
 /help - this text
 /status - model, session and tokens
-/whoami - who the gateway thinks you are
+/whoami - who the gateway thinks you are, and what you may not do
+/budget - what you used today and this month
+/approvals - what waits for your decision, or for somebody's about you
+/approve ID [user or child], /deny ID [reason] - decide one of them
+/link [code] - link another account of yours: without a code you get one
 /model [name] - show or set the model of this session
 /models - the models there are
 /think, /verbose, /reasoning, /elevated, /usage [level] - show or set a level of this session
 /new, /reset [message] - begin a new conversation, with a message if you give one
 /stop - stop what is running"""
+
+EVERYBODY = UserId("")
+"""Nobody's id: a permission over it reaches everybody."""
 
 _COMMAND = re.compile(r"(?P<name>/[^\s:]+)(?:[\s:]\s*(?P<argument>.*))?", re.DOTALL)
 
@@ -57,8 +67,15 @@ def parse_command(message: str) -> Parsed | None:
     return Parsed(name, match["argument"] or "")
 
 
+NO_PEOPLE = "This gateway has no such command."
+
+
 class Commands:
-    """Answers commands. A command changes only the caller's own session."""
+    """Answers commands. A command changes only the caller's own session, and only what the caller may change.
+
+    Args:
+        people: what answers the commands about people; None where there are none.
+    """
 
     def __init__(
         self,
@@ -66,14 +83,25 @@ class Commands:
         sessions: SessionStore,
         router: Router,
         abort_session: Callable[[UserId, SessionKey], Awaitable[bool]],
+        people: PeopleCommands | None = None,
     ) -> None:
         self._sessions = sessions
         self._router = router
         self._abort_session = abort_session
+        self._people = people
 
-    async def answer(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
-        """The text that answers ``command``, after doing what it says."""
-        return await _HANDLERS[command.name](self, caller, key, command)
+    async def answer(self, caller: Caller, key: SessionKey, command: Parsed, sender: Sender | None = None) -> str:
+        """The text that answers ``command``, after doing what it says.
+
+        Args:
+            sender: the account on a channel that it came from; None for everything that is no channel.
+        """
+        try:
+            if command.name in PEOPLE:
+                return await self._about_people(caller, command, sender)
+            return await _HANDLERS[command.name](self, caller, key, command)
+        except Forbidden as exc:
+            return f"You may not do that: it needs the permission {exc.permission}."
 
     async def restart(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
         """Begin a new conversation; returns the message its first run gets."""
@@ -94,8 +122,22 @@ class Commands:
         return "\n".join(lines)
 
     async def _whoami(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
-        scopes = ", ".join(sorted(caller.scopes)) or "none"
-        return f"Person: {caller.user_id}\nRole: {caller.role}\nScopes: {scopes}\nClient: {caller.client_id}"
+        return describe_caller(caller)
+
+    async def _about_people(self, caller: Caller, command: Parsed, sender: Sender | None) -> str:
+        if self._people is None:
+            return NO_PEOPLE
+        match command.name:
+            case "/approvals":
+                return await self._people.list_approvals(caller)
+            case "/approve":
+                return await self._people.approve(caller, command.argument)
+            case "/deny":
+                return await self._people.deny(caller, command.argument)
+            case "/link":
+                return await self._people.link(caller, command.argument, sender)
+            case _:
+                return await self._people.budget(caller)
 
     async def _model(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
         if not command.argument:
@@ -104,6 +146,7 @@ class Commands:
             resolved = self._router.resolve(command.argument)
         except UnknownModel as exc:
             return str(exc)
+        caller.require(Permission.SESSIONS_WRITE)
         await self._sessions.patch(caller.user_id, key, SessionChanges(model=command.argument))
         return f"Model: {resolved.provider}/{resolved.model}"
 
@@ -120,6 +163,9 @@ class Commands:
             level = normalise(setting, command.argument)
         except RequestError as exc:
             return str(exc)
+        if command.name == "/elevated":
+            caller.require(Permission.COMMANDS_RUN, EVERYBODY)
+        caller.require(Permission.SESSIONS_WRITE)
         await self._sessions.patch(caller.user_id, key, SessionChanges(settings={setting: level}))
         return f"{setting}: {level or 'off'}"
 
@@ -140,6 +186,8 @@ _HANDLERS: Mapping[str, Callable[[Commands, Caller, SessionKey, Parsed], Awaitab
     "/models": Commands._models,
     **dict.fromkeys(SETTINGS, Commands._level),
 }
+PEOPLE = ("/approvals", "/approve", "/deny", "/link", "/budget")
+"""Commands about people, not about the session."""
 RESTARTS = ("/new", "/reset")
 """Commands that begin a new conversation; what follows is its first message."""
-NAMES = frozenset((*_HANDLERS, *RESTARTS))
+NAMES = frozenset((*_HANDLERS, *PEOPLE, *RESTARTS))
