@@ -115,7 +115,9 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     ],
     "chat.history": _of_key("sessionKey", limit=1000),
     "usage.status": _once({}),
-    "usage.cost": _once({}, {"days": 1}),
+    "usage.cost": lambda n: [{}, {"days": 1}, {"userId": n.user}, {"all": True}],
+    "audit.list": lambda n: [{}, {"actor": n.user}, {"subject": n.user}, {"subject": n.device_id}],
+    "audit.verify": _once({}),
     "last-heartbeat": _once({}),
     "cron.list": _once({}),
     "cron.status": _once({}),
@@ -200,6 +202,9 @@ ADMINS_MAY: Mapping[str, str] = {
     "system-presence": "sees who is connected",
     "logs.tail": "reads the whole log",
     "config.get": "reads the whole configuration",
+    "usage.cost": "sees what everybody costs",
+    "audit.list": "reads who did what",
+    "audit.verify": "tells how long the log is",
 }
 """What another admin does reach of Ada's, and why."""
 
