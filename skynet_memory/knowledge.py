@@ -6,12 +6,14 @@ from typing import Final, cast
 
 import msgspec
 
+from skynet_memory import ids
 from skynet_memory.database import Database, Row, Statements
 from skynet_memory.errors import MemoryRefused
-from skynet_memory.ids import UserId, new_id, now_ms
-from skynet_memory.memories import erase_words, form_of_key
+from skynet_memory.ids import UserId, new_id
 from skynet_memory.memory_gate import MAX_KEY, WriteGate, clean, length_problem, one_line
+from skynet_memory.memory_rules import erase_words
 from skynet_memory.memory_search import Index, WordReader, search
+from skynet_memory.memory_types import form_of_key
 
 MAX_CONTENT: Final = 8_000
 MAX_FOUND: Final = 50
@@ -51,7 +53,7 @@ class KnowledgeStore:
         return self._db.version(f"knowledge:{owner}")
 
     async def write(
-        self, owner: UserId, topic: str, content: str, tags: Sequence[str] = (), *, at_ms: int | None = None
+        self, owner: UserId, topic: str, content: str, tags: Sequence[str] = (), *, now_ms: int | None = None
     ) -> Topic:
         """Write a topic down. What stood under it (case, spaces and punctuation aside) is replaced and erased.
 
@@ -70,7 +72,7 @@ class KnowledgeStore:
             text,
             msgspec.json.encode(list(names)).decode(),
             self._reader.indexed(title, text, *names),
-            now_ms() if at_ms is None else at_ms,
+            ids.now_ms() if now_ms is None else now_ms,
         )
 
         def work(tx: Statements) -> tuple[Row, bool]:

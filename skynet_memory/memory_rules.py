@@ -1,0 +1,176 @@
+"""What becomes of a new memory beside those that are known, inside a transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from skynet_memory.database import Row, Statements
+from skynet_memory.ids import UserId, new_id
+from skynet_memory.memory_search import Index, WordReader
+from skynet_memory.memory_types import Learned, Memory, NewMemory, as_new, read_memory
+
+MIN_TELLING: Final = 4
+"""Words a value has to have before the same words under another key are a duplicate."""
+SIMILAR: Final = 0.8
+_NEGATIONS: Final = frozenset(
+    "not no never without cannot don doesn didn isn won nicht kein nie niemal ohn ne pas jamai san".split()  # noqa: SIM905
+)
+"""Stems that turn round what the others say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A new memory in the form in which it is stored."""
+
+    memory: NewMemory
+    key_form: str
+    terms: str
+    digest: bytes
+
+
+def learn(
+    tx: Statements, owner: UserId, item: Prepared, reader: WordReader, now_ms: int, *, created_at_ms: int | None = None
+) -> Learned:
+    """Store it, or not, by the rules that ``MemoryStore.learn`` tells."""
+    new = item.memory
+    row = tx.fetchone("SELECT * FROM memories WHERE owner = ? AND key_form = ?", (owner, item.key_form))
+    if row is None:
+        if known := _known_as(tx, owner, item, reader, now_ms):
+            return Learned(memory=known, outcome="unchanged", reason=f"it is known as {known.key!r}")
+        return Learned(memory=insert(tx, owner, item, now_ms, created_at_ms), outcome="added")
+    old = read_memory(row)
+    is_expired = old.expires_at_ms is not None and old.expires_at_ms <= now_ms
+    if not is_expired and (reason := _stays(old, new)):
+        return Learned(memory=old, outcome="kept", reason=reason)
+    if not is_expired and as_new(old) == replace(new, tags=tuple(new.tags)):
+        return Learned(memory=old, outcome="unchanged", reason="it is known already")
+    return Learned(memory=store_anew(tx, owner, row["row"], item, now_ms), outcome="updated")
+
+
+def insert(tx: Statements, owner: UserId, item: Prepared, now_ms: int, created_at_ms: int | None) -> Memory:
+    new = item.memory
+    number = tx.fetchone(
+        "INSERT INTO memory_owners (owner, last_memory) VALUES (?, 1)"
+        " ON CONFLICT (owner) DO UPDATE SET last_memory = last_memory + 1 RETURNING number << 32 | last_memory",
+        (owner,),
+    )
+    assert number is not None, "an upsert returns its row"
+    row = tx.fetchone(
+        "INSERT INTO memories VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING *",
+        (
+            number[0],
+            new_id(),
+            owner,
+            new.category,
+            new.key,
+            item.key_form,
+            new.value,
+            new.kind,
+            new.confidence,
+            new.source,
+            new.importance,
+            _tags(new),
+            item.terms,
+            item.digest,
+            now_ms if created_at_ms is None else created_at_ms,
+            now_ms,
+            new.expires_at_ms,
+        ),
+    )
+    assert row is not None, "an insert returns its row"
+    return read_memory(row)
+
+
+def erase_words(tx: Statements) -> bool:
+    """Rewrite the indexes that hold removed words. True if there were any: ``Database.erase_traces`` has to follow.
+
+    It takes 1 ms for each 1,500 rows of such an index.
+    """
+    names = [row["name"] for row in tx.fetchall("SELECT name FROM memory_unerased")]
+    for name in names:
+        tx.execute(f"INSERT INTO {name}({name}) VALUES ('optimize')")  # noqa: S608 - names of our own tables
+        tx.execute("DELETE FROM memory_unerased WHERE name = ?", (name,))
+    return bool(names)
+
+
+def _stays(old: Memory, new: NewMemory) -> str:
+    """Why what is known is not replaced; empty if it is."""
+    if old.source == "admin_set" and new.source != "admin_set":
+        return "an admin has set it"
+    if new.source == "admin_set" and old.source != "admin_set":
+        return ""
+    if old.source == "inferred" and new.source == "user_said":
+        return ""
+    return "what is known is surer" if new.confidence < old.confidence else ""
+
+
+def _known_as(tx: Statements, owner: UserId, item: Prepared, reader: WordReader, now_ms: int) -> Memory | None:
+    """A memory under another key that says all that ``item`` does."""
+    new = item.memory
+    telling = reader.telling(item.terms.split(" "))
+    if len(telling) < MIN_TELLING:
+        return None
+    alive = "(expires_at_ms IS NULL OR expires_at_ms > ?)"
+    same = tx.fetchone(
+        f"SELECT * FROM memories WHERE owner = ? AND digest = ? AND category = ? AND {alive}",  # noqa: S608 - fixed text
+        (owner, item.digest, new.category, now_ms),
+    )
+    if same is not None and len(reader.telling(reader.indexed(new.value).split(" "))) >= MIN_TELLING:
+        return read_memory(same)
+    index = Index.of_memories(tx, owner)
+    if index is None:
+        return None
+    rarest = sorted(telling, key=len, reverse=True)[:16]
+    query = " AND ".join(f'"{term}"' for term in rarest)
+    for row in rows_of(tx, owner, index.newest(tx, f'terms : ({query}) AND facet : "{new.category}"', 20)):
+        other = reader.telling(row["terms"].split(" "))
+        beyond = other - telling
+        if (
+            telling <= other
+            and len(telling) >= SIMILAR * len(other)
+            and not any(term in _NEGATIONS or any(map(str.isdigit, term)) for term in beyond)
+            and (row["expires_at_ms"] is None or row["expires_at_ms"] > now_ms)
+        ):
+            return read_memory(row)
+    return None
+
+
+def store_anew(tx: Statements, owner: UserId, row: int, item: Prepared, now_ms: int) -> Memory:
+    new = item.memory
+    stored = tx.fetchone(
+        "UPDATE memories SET category = ?, key = ?, key_form = ?, value = ?, kind = ?, confidence = ?, source = ?,"
+        " importance = ?, tags = ?, terms = ?, digest = ?, updated_at_ms = ?, expires_at_ms = ?"
+        " WHERE row = ? AND owner = ? RETURNING *",
+        (
+            new.category,
+            new.key,
+            item.key_form,
+            new.value,
+            new.kind,
+            new.confidence,
+            new.source,
+            new.importance,
+            _tags(new),
+            item.terms,
+            item.digest,
+            now_ms,
+            new.expires_at_ms,
+            row,
+            owner,
+        ),
+    )
+    assert stored is not None, "the row was just read"
+    return read_memory(stored)
+
+
+def rows_of(tx: Statements, owner: UserId, rows: Sequence[int]) -> list[Row]:
+    return tx.fetchall(
+        "SELECT * FROM memories WHERE row IN (SELECT value FROM json_each(?)) AND owner = ?",
+        (msgspec.json.encode(rows).decode(), owner),
+    )
+
+
+def _tags(new: NewMemory) -> str:
+    return msgspec.json.encode(list(new.tags)).decode()
