@@ -8,9 +8,14 @@ from hypothesis import strategies as st
 
 from skynet_memory.database import Database
 from skynet_memory.ids import Role, UserId
+from skynet_memory.secrets import Secret
+from skynet_users.approvals import ApprovalStore
 from skynet_users.credentials import CredentialStore
 from skynet_users.errors import AmbiguousUser, InvalidProfile, LastAdmin, UnknownUser
+from skynet_users.groups import GroupStore
+from skynet_users.guardians import GuardianStore
 from skynet_users.identities import IdentityStore
+from skynet_users.links import LinkCodes
 from skynet_users.people import User, UserChanges, UserStore
 from skynet_users.permissions import Permission
 from skynet_users.profiles import INTERESTS, checked_profile, clean_name
@@ -263,3 +268,39 @@ async def test_a_disabled_person_has_no_way_in(store: Database, ben: User) -> No
     assert [user.id for user in await users.list()] == [ben.id]
     await users.set(ben.id, UserChanges(disabled=False))
     assert await credentials.lookup(token) is not None
+
+
+async def test_nothing_is_left_of_somebody_who_is_removed(store: Database, ada: User, ben: User) -> None:
+    """Every table of people has something of Ben; then no row of any table names him."""
+    users, credentials, identities = UserStore(store), CredentialStore(store), IdentityStore(store)
+    approvals, groups, guardians = ApprovalStore(store), GroupStore(store), GuardianStore(store)
+    kim = await users.add("Kim", Role.CHILD)
+    await credentials.create_token(ben.id, "laptop")
+    await credentials.set_password(ben.id, Secret("pw"))
+    await identities.link(ben.id, "discord", "ben")
+    await identities.link(kim.id, "discord", "kim", linked_by=ben.id)
+    await LinkCodes(store).create(ben.id, "discord", "ben")
+    await guardians.set(kim.id, ben.id)
+    asked, _ = await approvals.request("request", kim.id, "a dog", {"text": "a dog"})
+    await approvals.decide(asked.id, by=ben.id, approve=True)
+    await approvals.request("tool_call", ben.id, "run", {"tool": "run"}, {})
+    await groups.join((await groups.create("Kitchen", ben.id)).id, ben.id)
+
+    async def named() -> set[str]:
+        tables = await store.fetchall("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
+        rows = {row["name"]: await store.fetchall(f"SELECT * FROM {row['name']}") for row in tables}
+        return {table for table, found in rows.items() if any(ben.id in map(str, row) for row in found)}
+
+    assert await named() == {
+        "users",
+        "credentials",
+        "identities",
+        "link_codes",
+        "guardians",
+        "approvals",
+        "groups",
+        "group_members",
+    }
+    assert await users.remove(ben.id)
+    assert await named() == set()
+    assert len(await identities.list(kim.id)) == len(await approvals.list()) == len(await groups.list()) == 1

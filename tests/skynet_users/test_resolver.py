@@ -286,6 +286,25 @@ class TestStrangers:
             assert [each.is_new for each in waiting].count(True) == 1
             assert len(await ApprovalStore(store).list()) == 1
 
+    @pytest.mark.parametrize("steps", range(12))
+    @pytest.mark.parametrize("unknown", ["approve", "create"])
+    async def test_cancelled_anywhere(self, store: Database, unknown: Any, steps: int) -> None:
+        resolver = UserResolver(store, unknown=unknown)
+        task = asyncio.get_running_loop().create_task(resolver.resolve("discord", "7"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        first, again = await resolver.resolve("discord", "7"), await resolver.resolve("discord", "7")
+        if unknown == "create":
+            assert isinstance(first, Known)
+            assert first == again
+            assert len(await everybody(store)) == 1
+        else:
+            assert isinstance(first, Waiting)
+            assert again == Waiting(first.approval_id, False)
+            assert len(await ApprovalStore(store).list()) == 1
+
     @given(channel=st.text(max_size=80), external_id=st.text(max_size=300), name=st.text(max_size=100))
     @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     async def test_any_identity_and_name(self, store: Database, channel: str, external_id: str, name: str) -> None:

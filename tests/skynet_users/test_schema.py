@@ -93,3 +93,19 @@ async def test_the_table_refuses_what_no_person_is(store: Database, ada: User, c
     """SK-121, SK-129"""
     with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
         await store.write(lambda tx: tx.execute(f"UPDATE users SET {column} = {value}"))
+
+
+async def test_every_reference_ends_with_the_person_and_is_found_by_index(store: Database) -> None:
+    rows = await store.fetchall("SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
+    found = 0
+    for table in (row["name"] for row in rows):
+        leading = {
+            columns[0]["name"]
+            for index in await store.fetchall(f"PRAGMA index_list({table})")
+            if (columns := await store.fetchall(f"PRAGMA index_info({index['name']})"))
+        }
+        for key in await store.fetchall(f"PRAGMA foreign_key_list({table})"):
+            found += 1
+            assert key["on_delete"] in ("CASCADE", "SET NULL"), (table, key["from"])
+            assert key["from"] in leading, (table, key["from"])
+    assert found >= 14
