@@ -264,8 +264,8 @@ class _Reader:
                     raise self._error(here, f"{text!r} {exc}", text) from exc
 
     def _remove(self, key: tuple[str, ...], text: str, category: Category) -> None:
-        lists = [phrases for (language, _), phrases in category.texts.items() if language == key[-2]]
-        holding = [phrases for phrases in lists if _same(text) in phrases]
+        """Out of every language: they share many words, and all of them are looked for."""
+        holding = [phrases for phrases in category.texts.values() if _same(text) in phrases]
         if not holding:
             raise self._error(key, f"{text!r} is not among the words", text)
         for phrases in holding:
