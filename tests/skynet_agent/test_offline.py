@@ -239,8 +239,21 @@ def test_what_is_understood_of_tools(text: str, tool: str, arguments: dict[str, 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello", "what can you read", "the files", "x" * 5000, "read", "run", "remember", "do you remember me?"]
-    + ["forget everything", "forget me.", "what did I say?", "remember " + "x" * 5000],
+    [
+        "",
+        "hello",
+        "what can you read",
+        "the files",
+        "x" * 5000,
+        "read",
+        "run",
+        "remember",
+        "do you remember me?",
+        "forget everything",
+        "forget me.",
+        "what did I say?",
+        "remember " + "x" * 5000,
+    ],
 )
 def test_what_is_no_wish(text: str) -> None:
     assert wish_in(text, TOOLS) is None

@@ -1,18 +1,28 @@
 """A home with two people, and a toolbox that works in it."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from skynet.places import Places
-from skynet.tools import built_in_tools
+from skynet.tools import Remembered, built_in_tools
 from skynet.tools.commands import CommandOutcome
 from skynet_agent.messages import ImageBlock, TextBlock, ToolCallBlock
 from skynet_agent.tools import Toolbox, ToolContext
 from skynet_agent.workspace import Workspace
+from skynet_memory.database import Database
 from skynet_memory.ids import Role, RunId, SessionKey, UserId
+from skynet_memory.knowledge import KnowledgeStore
+from skynet_memory.memories import MemoryStore
+from skynet_memory.memories_schema import COMPONENT as MEMORY_TABLES
+from skynet_memory.migrations import migrate
+from skynet_memory.schema import COMPONENT as SESSION_TABLES
+from skynet_memory.search import TranscriptSearch
+from skynet_memory.search_schema import COMPONENT as SEARCH_TABLES
+from skynet_users.schema import COMPONENT as USER_TABLES
 
 ADA = ToolContext(
     user_id=UserId("ada"), role=Role.USER, session_key=SessionKey("user:ada:agent:main:main"), run_id=RunId("run")
@@ -60,7 +70,11 @@ class World:
     workspace: Workspace
     places: Places
     toolbox: Toolbox
+    database: Database
+    remembered: Remembered
     commands: HostCommands = field(default_factory=HostCommands)
+    recorded: list[dict[str, object]] = field(default_factory=list)
+    """What was written down of who did what."""
 
     def folder(self, context: ToolContext = ADA) -> Path:
         """A person's own, which the first call makes."""
@@ -107,5 +121,33 @@ def world(tmp_path: Path, shared: Path) -> World:
         protected=workspace.protects,
     )
     commands = HostCommands()
-    tools = built_in_tools(places=places, workspace=workspace, commands=commands)
-    return World(home, workspace, places, Toolbox(tools, permits=lambda context, tool: None), commands)
+    recorded: list[dict[str, object]] = []
+
+    async def record(action: str, **fields: object) -> None:
+        recorded.append({"action": action, **fields})
+
+    database = Database(tmp_path / "skynet.db")
+    remembered = Remembered(
+        memories=MemoryStore(database),
+        knowledge=KnowledgeStore(database),
+        history=TranscriptSearch(database),
+        record=record,
+    )
+    tools = built_in_tools(places=places, workspace=workspace, commands=commands, remembered=remembered)
+    toolbox = Toolbox(tools, permits=lambda context, tool: None)
+    return World(home, workspace, places, toolbox, database, remembered, commands, recorded)
+
+
+@pytest.fixture
+async def database(world: World) -> AsyncIterator[Database]:
+    """The world's, open and with the people in it."""
+    async with world.database as db:
+        await migrate(db, [USER_TABLES, SESSION_TABLES, SEARCH_TABLES, MEMORY_TABLES])
+        for person in (ADA, BOB):
+            await db.write(
+                lambda tx, person=person: tx.execute(
+                    "INSERT INTO users (id, display_name, role, created_at_ms) VALUES (?, ?, 'user', 0)",
+                    (person.user_id, person.user_id),
+                )
+            )
+        yield db

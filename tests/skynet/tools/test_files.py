@@ -6,6 +6,7 @@ import shutil
 import stat
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -386,7 +387,8 @@ class TestWorkspaceFiles:
         workspace = Workspace(world.home, workspace_dir=own / "deep" / "workspace", soul_path=own / "soul.txt")
         places = Places(lambda context: own, protected=workspace.protects)
         tools = built_in_tools(places=places, workspace=workspace)
-        inner = World(world.home, workspace, places, Toolbox(tools, permits=lambda context, tool: None))
+        toolbox = Toolbox(tools, permits=lambda context, tool: None)
+        inner = replace(world, workspace=workspace, places=places, toolbox=toolbox)
         (tmp_path / "own" / "link").parent.mkdir()
         (tmp_path / "own" / "link").symlink_to("deep/workspace")
         for path in ("deep/workspace/SOUL.md", "deep/../deep/workspace/NEW.md", "link/SOUL.md", "soul.txt"):

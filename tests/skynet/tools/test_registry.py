@@ -1,5 +1,6 @@
 """What holds for every tool there is."""
 
+import json
 import os
 import re
 
@@ -10,21 +11,49 @@ from skynet.tools import built_in_tools
 from skynet_agent.tools import Tool
 from tests.skynet.tools.conftest import BOB, World
 
-PERMISSIONS = {"files.read", "files.write", "commands.run", "workspace.write"}
+PERMISSIONS = {
+    "files.read",
+    "files.write",
+    "commands.run",
+    "workspace.write",
+    "memory.read",
+    "memory.write",
+    "sessions.read",
+}
+REMEMBERING = [
+    "memory_learn",
+    "memory_search",
+    "memory_forget",
+    "history_search",
+    "knowledge_write",
+    "knowledge_search",
+]
 
 
 def all_tools(world: World) -> list[Tool]:
-    return list(built_in_tools(places=world.places, workspace=world.workspace, commands=world.commands))
+    return list(
+        built_in_tools(
+            places=world.places, workspace=world.workspace, commands=world.commands, remembered=world.remembered
+        )
+    )
 
 
 def test_these_are_there_in_this_order(world: World) -> None:
     names = ["read_file", "write_file", "patch_file", "list_files", "search_files"]
-    assert [tool.name for tool in all_tools(world)] == [*names, "execute_command", "bash", "workspace_update"]
+    names += ["execute_command", "bash", "workspace_update", *REMEMBERING]
+    assert [tool.name for tool in all_tools(world)] == names
 
 
 def test_without_a_port_there_are_no_commands(world: World) -> None:
     tools = built_in_tools(places=world.places, workspace=world.workspace)
     assert not {"execute_command", "bash"} & {tool.name for tool in tools}
+
+
+def test_what_is_remembered_costs_few_tokens(world: World) -> None:
+    """A model reads them with every message: some 3.5 characters a token."""
+    tools = [tool for tool in all_tools(world) if tool.name in REMEMBERING]
+    size = sum(len(json.dumps({"d": tool.description, "p": tool.parameters}, separators=(",", ":"))) for tool in tools)
+    assert size < 3600
 
 
 def test_each_says_what_it_is(world: World) -> None:

@@ -180,7 +180,7 @@ class TestSearch:
         ticks = iter([0.0, 0.0, 0.0, 31.0])
         tools = SearchTools(world.places, clock=lambda: next(ticks))
         box = Toolbox(tools.tools(), permits=lambda context, tool: None)
-        inner = World(world.home, world.workspace, world.places, box)
+        inner = replace(world, toolbox=box)
         found = await inner.does("search_files", query="needle")
         assert found == "a:1: needle\nb:1: needle\n[stopped after 30 seconds]"
 
