@@ -86,6 +86,7 @@ def _opened(folder: Folder, path: str) -> Iterator[tuple[int, Path]]:
     try:
         with folder.place(path) as place, place.opened() as (descriptor, status):
             _require_trusted(status)
+            _require_trusted_parents(folder, path)  # of the link, if it is one
             _require_trusted_parents(folder, place.path)
             yield descriptor, folder.path / place.path
     except PathRefused as exc:

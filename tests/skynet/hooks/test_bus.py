@@ -7,6 +7,7 @@ import functools
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -462,6 +463,38 @@ class TestObservers:
             bus.register(MessageSent, lambda event: None)
         bus.announce(sent())
         bus.announce(sent())
+
+
+async def test_opening_and_closing_leaves_nothing() -> None:
+    before = threading.active_count(), len(asyncio.all_tasks())
+    for _ in range(20):
+        async with Supervisor() as tasks, HookBus(tasks) as bus:
+            told: list[Event] = []
+            bus.register(BeforeMessage, lambda event: None)
+            bus.register(MessageSent, told.append)
+            await bus.ask(message())
+            bus.announce(sent())
+        assert len(told) == 1
+        assert not len(tasks)
+    await until(lambda: (threading.active_count(), len(asyncio.all_tasks())) == before)
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_cancelling_anywhere_leaves_a_bus_that_works(bus: HookBus, steps: int) -> None:
+    bus.register(BeforeMessage, lambda event: replace(event, text="1"))
+
+    async def slow(event: BeforeMessage) -> BeforeMessage:
+        await asyncio.sleep(0)
+        return replace(event, text=event.text + "2")
+
+    bus.register(BeforeMessage, slow)
+    asking = asyncio.create_task(bus.ask(message()))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    asking.cancel()
+    with suppress(asyncio.CancelledError):
+        await asking
+    assert (await bus.ask(message())).text == "12"
 
 
 class TestRegistering:

@@ -136,6 +136,17 @@ class TestGates:
         with pytest.raises(Stopped):
             await bus.ask(message())
 
+    async def test_so_does_the_way_to_it(self, bus: HookBus, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+        put(folder, "_common", "exit 0")
+        (folder / "before_message.d").mkdir(0o700)
+        (folder / "before_message.d" / "a").symlink_to("../_common")
+        load_hooks(bus, folder)
+        await bus.ask(message())
+        os.chmod(folder / "before_message.d", 0o777)  # noqa: PTH101
+        with pytest.raises(Stopped):
+            await bus.ask(message())
+        assert "the folder can be written by others" in errors(caplog)
+
     async def test_one_that_is_slow_stops_and_is_killed(self, folder: Path) -> None:
         os.mkfifo(folder / "wait")
         put(folder, "before_message.sh", "echo $$ > pid; read -r nothing < wait")
