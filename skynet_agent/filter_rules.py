@@ -74,14 +74,14 @@ class Rule:
 
 @dataclass(slots=True)
 class Category:
-    """Its rules by language, list and text, and what is said in its place by language."""
+    """Its phrases by language and list, and what is said in its place by language."""
 
     replacement: dict[str, str] = field(default_factory=dict)
-    texts: dict[tuple[str, str], dict[str, Phrase]] = field(default_factory=dict)
+    phrases: dict[tuple[str, str], set[Phrase]] = field(default_factory=dict)
 
     def rules(self, name: str) -> Iterator[Rule]:
-        for (language, kind), phrases in self.texts.items():
-            for phrase in phrases.values():
+        for (language, kind), phrases in self.phrases.items():
+            for phrase in phrases:
                 yield Rule(name, language, kind, phrase)
 
 
@@ -255,21 +255,14 @@ class _Reader:
             for text in texts:
                 if not isinstance(text, str):
                     raise self._error(here, f"wanted texts, not {text!r}")
-                if name == "remove":
-                    self._remove(here, text, category)
-                    continue
                 try:
-                    category.texts.setdefault((key[-1], name), {})[_same(text)] = parse_phrase(text)
+                    phrase = parse_phrase(text)
+                    if name == "remove":
+                        _remove(phrase, category)
+                    else:
+                        category.phrases.setdefault((key[-1], name), set()).add(phrase)
                 except ValueError as exc:
                     raise self._error(here, f"{text!r} {exc}", text) from exc
-
-    def _remove(self, key: tuple[str, ...], text: str, category: Category) -> None:
-        """Out of every language: they share many words, and all of them are looked for."""
-        holding = [phrases for phrases in category.texts.values() if _same(text) in phrases]
-        if not holding:
-            raise self._error(key, f"{text!r} is not among the words", text)
-        for phrases in holding:
-            del phrases[_same(text)]
 
     def _table(self, key: tuple[str, ...], value: Any) -> Mapping[str, Any]:
         if not isinstance(value, dict):
@@ -296,5 +289,10 @@ class _Reader:
         return best
 
 
-def _same(text: str) -> str:
-    return " ".join(text.casefold().split())
+def _remove(phrase: Phrase, category: Category) -> None:
+    """Out of every language: they share many words, and all of them are looked for."""
+    holding = [phrases for phrases in category.phrases.values() if phrase in phrases]
+    if not holding:
+        raise ValueError("is not among the words")
+    for phrases in holding:
+        phrases.remove(phrase)

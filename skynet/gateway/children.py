@@ -24,6 +24,7 @@ from skynet_agent.filters import (
 )
 from skynet_memory.ids import Role, UserId
 from skynet_protocol.children import GuardianAlert
+from skynet_users.guardians import Guardian
 from skynet_users.people import User
 
 log = logging.getLogger(__name__)
@@ -58,16 +59,6 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "days": "el lunes|el martes|el miércoles|el jueves|el viernes|el sábado|el domingo|hoy|mañana",
     },
 }
-
-
-class Guardian(Protocol):
-    """Who is told of a child."""
-
-    @property
-    def guardian(self) -> UserId: ...
-
-    @property
-    def reads_transcripts(self) -> bool: ...
 
 
 class Record(Protocol):
@@ -134,7 +125,7 @@ class Guard:
     ) -> None:
         """
         Args:
-            guardians: those of a child; the admins, if it has none.
+            guardians: those of a child; the admins, if it has none of its own.
             model_check: asks the model of ``filter.model``, as the child, whether a text is fit for it.
         """
         self._protection = protection
@@ -198,6 +189,18 @@ class Guard:
                 stream.hit = self.filter.verdict(category, language_code(user.language))
                 return stream.hit.replacement
         return rest
+
+    def screen(self, user: User, clock: Callable[[], int]) -> Callable[[], AnswerScreen] | None:
+        """Makes what each message of an answer to this person has to pass; None if nothing holds it back."""
+        if self.stream_filter(user) is None:
+            return None
+
+        def make() -> AnswerScreen:
+            stream = self.stream_filter(user)
+            assert stream is not None, "a person has the same filter in all of one answer"
+            return AnswerScreen(self, user, stream, clock)
+
+        return make
 
     def never_remember(self, user: User) -> Callable[[str], str | None] | None:
         """Says which topic, if any, forbids to remember a text of this person; None if everything may be."""
@@ -286,6 +289,27 @@ class Guard:
         check = self._model_check
         assert check is not None
         return lambda text: check(user, text)
+
+
+class AnswerScreen:
+    """One message of an answer on its way to a child; guardians are told of what is held back."""
+
+    def __init__(self, guard: Guard, user: User, stream: StreamFilter, clock: Callable[[], int]) -> None:
+        self._guard = guard
+        self._user = user
+        self._stream = stream
+        self._clock = clock
+
+    def feed(self, text: str) -> str:
+        """The next part; returns what may be shown now."""
+        return self._stream.feed(text)
+
+    async def finish(self) -> str:
+        """The rest, or the replacement."""
+        rest = await self._guard.finish(self._user, self._stream)
+        if self._stream.hit is not None:
+            await self._guard.alert(self._user, self._stream.hit.category, now_ms=self._clock())
+        return rest
 
 
 def language_code(language: str) -> str:

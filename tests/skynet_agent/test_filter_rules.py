@@ -85,10 +85,10 @@ def test_every_category_has_words_and_a_friendly_answer_in_every_language() -> N
         assert set(category.replacement) == set(LANGUAGES), name
         assert all(len(text) > 60 for text in category.replacement.values()), name
         if name != GENERAL:
-            assert {language for language, kind in category.texts if kind == "moderate"} == set(LANGUAGES), name
-            assert {language for language, kind in category.texts if kind == "strict"} == set(LANGUAGES), name
+            assert {language for language, kind in category.phrases if kind == "moderate"} == set(LANGUAGES), name
+            assert {language for language, kind in category.phrases if kind == "strict"} == set(LANGUAGES), name
     for name, topic in rules.topics.items():
-        assert {language for language, _ in topic.texts} == set(LANGUAGES), name
+        assert {language for language, _ in topic.phrases} == set(LANGUAGES), name
     assert next(iter(rules.categories)) == SELF_HARM
 
 
