@@ -10,27 +10,44 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 
-from msgspec import UNSET
 from starlette.applications import Starlette
 
 from skynet.config import CREDENTIALS_DIRECTORY, Config
-from skynet.gateway.auth import Admission, Authenticator
+from skynet.gateway.approvals import Approvals
+from skynet.gateway.auth import Authenticator, Note
 from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.budgets import limits_of, limits_reader, loader, warning_event
+from skynet.gateway.children import Guard, Protection
 from skynet.gateway.commands import Commands
 from skynet.gateway.connection import Gateway
-from skynet.gateway.dispatch import Dispatcher, MethodTable, collect
+from skynet.gateway.dispatch import Dispatcher, collect
+from skynet.gateway.greeter import Greeter
 from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
+from skynet.gateway.memory_access import MemoryAccess
+from skynet.gateway.model_calls import ModelCalls
+from skynet.gateway.people_commands import PeopleCommands
 from skynet.gateway.presence import PresenceTable, StateVersions
+from skynet.gateway.recollections import Recollections
+from skynet.gateway.revocation import Revocation
 from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
+from skynet.gateway.time_zone import machine_zone
+from skynet.gateway.tool_calls import ToolCalls
+from skynet.hooks import HookBus
+from skynet.hooks.loading import DIRECTORY as HOOKS_DIRECTORY
+from skynet.hooks.loading import load_hooks
 from skynet.http import http_app
 from skynet.logs import KEPT_FILES
 from skynet.methods.agent import RunMethods
 from skynet.methods.agents import AgentMethods
+from skynet.methods.approvals import ApprovalMethods
+from skynet.methods.audit import AuditMethods
 from skynet.methods.channels import ChannelMethods
 from skynet.methods.chat import ChatMethods
 from skynet.methods.config import ConfigMethods
@@ -39,7 +56,11 @@ from skynet.methods.devices import DeviceMethods
 from skynet.methods.exec_approvals import ExecApprovalMethods
 from skynet.methods.health import HealthMethods
 from skynet.methods.heartbeat import HeartbeatMethods
+from skynet.methods.history import HistoryMethods
+from skynet.methods.identities import IdentityMethods
+from skynet.methods.knowledge import KnowledgeMethods
 from skynet.methods.logs import LogMethods
+from skynet.methods.memory import MemoryMethods
 from skynet.methods.models import ModelMethods
 from skynet.methods.nodes import NodeMethods
 from skynet.methods.ping import PingMethods
@@ -49,37 +70,49 @@ from skynet.methods.sessions import SessionMethods
 from skynet.methods.skills import SkillMethods
 from skynet.methods.tools import ToolMethods
 from skynet.methods.usage import UsageMethods
+from skynet.methods.users import UserMethods
 from skynet.models import provider_rows, unprotected
 from skynet.places import Places
 from skynet.plugins import DIRECTORY as PLUGINS_DIRECTORY
 from skynet.plugins import Plugins
 from skynet.supervisor import Supervisor
-from skynet.tools import built_in_tools
+from skynet.tables import TABLES
+from skynet.tools import Remembered, built_in_tools
 from skynet.tools.plugins import PluginTools
 from skynet.version import VERSION
 from skynet_agent.auth.tokens import TokenStore
-from skynet_agent.prompt import Prompts
+from skynet_agent.prompt import RULES, Prompts
 from skynet_agent.registry import KNOWN_PROVIDERS
 from skynet_agent.router import Router
 from skynet_agent.tools import Tool, Toolbox, ToolContext
 from skynet_agent.workspace import Workspace
 from skynet_memory.database import Database
-from skynet_memory.ids import DEFAULT_AGENT, ConnId, Role, now_ms
+from skynet_memory.ids import Role, UserId, now_ms
+from skynet_memory.knowledge import KnowledgeStore
+from skynet_memory.memories import MemoryStore
+from skynet_memory.memory_context import ContextCache
+from skynet_memory.memory_gate import WriteGate
 from skynet_memory.migrations import migrate
-from skynet_memory.schema import COMPONENT as MEMORY_TABLES
+from skynet_memory.search import TranscriptSearch
 from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import TranscriptStore
 from skynet_memory.turns import TurnStore
 from skynet_memory.usage import UsageStore
-from skynet_protocol.connect import Features, HelloOk, Policy, ServerInfo, SessionDefaults, Snapshot
-from skynet_protocol.errors import PROTOCOL_VERSION
-from skynet_protocol.events import EVENTS, TickEvent
-from skynet_protocol.methods import METHODS
+from skynet_protocol.events import TickEvent
+from skynet_users.approvals import Approval, ApprovalStore
+from skynet_users.audit import AuditLog
+from skynet_users.budgets import BudgetWarning, Ledger
+from skynet_users.caller import Caller
 from skynet_users.credentials import CredentialStore
 from skynet_users.devices import DeviceStore
-from skynet_users.people import UserStore
-from skynet_users.permissions import DEFAULT_POLICY, permits
-from skynet_users.schema import COMPONENT as USER_TABLES
+from skynet_users.errors import Forbidden
+from skynet_users.groups import GroupStore
+from skynet_users.guardians import GuardianStore
+from skynet_users.identities import IdentityStore
+from skynet_users.links import LinkCodes
+from skynet_users.people import User, UserStore
+from skynet_users.permissions import Permission, PermissionPolicy, Reach
+from skynet_users.resolver import UserResolver
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +130,9 @@ class App:
     database: Database
     runs: Runs
     toolbox: Toolbox
+    hooks: HookBus
+    ledger: Ledger
+    resolver: UserResolver
 
 
 @asynccontextmanager
@@ -107,23 +143,78 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         config: with the gateway token filled in (:func:`skynet.config.ensure_gateway_token`).
 
     Raises:
-        DatabaseInUse, DatabaseTooNew, DatabaseRefused: with words for the person who started the gateway.
+        DatabaseInUse, DatabaseTooNew, DatabaseRefused, HooksRefused: with words for the person who started the gateway.
     """
     started_s = time.monotonic()
     versions = StateVersions()
     broadcaster = Broadcaster()
     heartbeats, system_events = Heartbeats(), SystemEvents()
+    zone = machine_zone()
     async with (
         Database(config.database.path, synchronous=config.database.synchronous) as db,
         Supervisor() as tasks,
+        HookBus(
+            tasks,
+            gate_timeout_s=config.hooks.gate_timeout_s,
+            observer_timeout_s=config.hooks.observer_timeout_s,
+            queued_events=config.hooks.queued_events,
+        ) as hooks,
     ):
-        await migrate(db, [USER_TABLES, MEMORY_TABLES])
+        load_hooks(hooks, config.home / HOOKS_DIRECTORY, on_error=config.hooks.on_error)
+        await migrate(db, TABLES)
+
+        # Who is there, and what each may do
         users, credentials, devices = UserStore(db), CredentialStore(db), DeviceStore(db)
-        sessions, transcripts, turns, usage = SessionStore(db), TranscriptStore(db), TurnStore(db), UsageStore(db)
+        identities, guardians, links = IdentityStore(db), GuardianStore(db), LinkCodes(db)
+        groups, audit = GroupStore(db), AuditLog(db)
+        policy = permission_policy(config)
+        resolver = UserResolver(db, unknown=config.users.unknown, new_role=config.users.new_role)
         owner = await users.ensure_owner()
+
+        def note(action: str, actor: str, subject: str, details: Mapping[str, str]) -> None:
+            tasks.start(
+                audit.note(action, actor=UserId(actor), subject=subject, details=details), name=f"audit {action}"
+            )
+
+        authenticator = Authenticator(
+            config.gateway,
+            owner=owner,
+            users=users,
+            credentials=credentials,
+            devices=devices,
+            broadcaster=broadcaster,
+            policy=policy,
+            person=resolver.user,
+            note=note,
+        )
+
+        # What was said, what is remembered, what was used
+        sessions, transcripts, turns, usage = SessionStore(db), TranscriptStore(db), TurnStore(db), UsageStore(db)
+        search = TranscriptSearch(db)
         for run in await turns.close_unfinished(now_ms()):
             log.warning("closed run %s, which the last stop interrupted", run.run_id, extra={"user_id": run.owner})
+        workspace = Workspace(
+            config.home,
+            workspace_dir=config.agent.workspace_dir if config.workspace_is_set else None,
+            soul_path=None if config.agent.soul_path == Path() else config.agent.soul_path,
+        )
+        guard = Guard(
+            protection(config),
+            broadcaster,
+            system_events,
+            guardians=guardians.of,
+            record=audit.record,
+        )
 
+        async def never_remember(owner: UserId) -> Callable[[str], str | None] | None:
+            user = await resolver.user(owner)
+            return None if user is None else guard.never_remember(user)
+
+        gate = WriteGate(banned=lambda: (RULES, workspace.text), refuses=never_remember)
+        memories, knowledge = MemoryStore(db, gate), KnowledgeStore(db, gate)
+        recollections = Recollections(ContextCache(memories), knowledge)
+
+        # Models, and who pays for them
         rows = provider_rows(config)
         router = Router(
             rows,
@@ -138,15 +229,47 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         )
         for problem in (*config.warnings, *router.problems(), *unprotected(rows)):
             log.warning("configuration: %s", problem)
-        authenticator = Authenticator(
-            config.gateway,
-            owner=owner,
-            users=users,
-            credentials=credentials,
-            devices=devices,
-            broadcaster=broadcaster,
+        ledger = Ledger(
+            loader(usage),
+            limits_reader(resolver.user, config.budgets, zone),
+            limits_of(config.budgets.house),
+            zone,
+            on_warning=partial(_warn_of_budget, broadcaster, zone),
+            clock=now_ms,
         )
-        presence = PresenceTable(broadcaster, versions, version=VERSION)
+        calls = ModelCalls(router, ledger, hooks, usage)
+
+        # Tools
+        places = Places(
+            lambda context: config.home / "users" / context.owner / "files",
+            roots=() if config.agent.restrict_to_workspace else (Path("/"),),
+            sealed=private_places(config, os.environ),
+            protected=workspace.protects,
+        )
+        remembered = Remembered(memories=memories, knowledge=knowledge, history=search, record=audit.record)
+        tools = built_in_tools(places=places, workspace=workspace, remembered=remembered)
+        plugins = Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools])
+        toolbox = Toolbox(tools, permits=_permits, more=PluginTools(plugins).tools)
+        approvals = Approvals(
+            ApprovalStore(db),
+            users=users,
+            guardians=guardians,
+            policy=policy,
+            broadcaster=broadcaster,
+            events=system_events,
+            record=audit.record,
+            registered=_registered,
+            wait_s=config.approvals.wait_s,
+        )
+        requests = RunRequests(
+            transcripts=transcripts,
+            router=router,
+            system_events=system_events,
+            tools=ToolCalls(toolbox, hooks, approve=approvals.ask_for_tool, used=knowledge.count_tool),
+            prompts=Prompts(workspace),
+            memory=recollections.text,
+            max_output_tokens=config.agent.max_output_tokens,
+        )
         health = HealthBoard(
             sessions=sessions,
             heartbeats=heartbeats,
@@ -156,42 +279,41 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             store_path=str(config.database.path),
             agent_name=config.agent.name,
         )
-        workspace = Workspace(
-            config.home,
-            workspace_dir=config.agent.workspace_dir if config.workspace_is_set else None,
-            soul_path=None if config.agent.soul_path == Path() else config.agent.soul_path,
-        )
-        places = Places(
-            lambda context: config.home / "users" / context.user_id / "files",
-            roots=() if config.agent.restrict_to_workspace else (Path("/"),),
-            sealed=private_places(config, os.environ),
-            protected=workspace.protects,
-        )
-        tools = built_in_tools(places=places, workspace=workspace)
-        plugins = Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools])
-        toolbox = Toolbox(tools, permits=_permits, more=PluginTools(plugins).tools)
-        requests = RunRequests(
-            transcripts=transcripts,
-            router=router,
-            system_events=system_events,
-            toolbox=toolbox,
-            prompts=Prompts(workspace),
-            max_output_tokens=config.agent.max_output_tokens,
-        )
         async with (
             aclosing(router),
             Runs(
                 turns=turns,
                 sessions=sessions,
                 requests=requests,
-                router=router,
+                calls=calls,
+                people=resolver.user,
+                guard=guard,
                 broadcaster=broadcaster,
                 tasks=tasks,
                 timeout_s=config.agent.timeout_s,
                 max_rounds=config.agent.max_rounds,
             ) as runs,
         ):
-            commands = Commands(sessions=sessions, router=router, abort_session=runs.abort_session)
+
+            def forget(user_id: UserId) -> None:
+                resolver.forget(user_id)
+                ledger.forget(user_id)
+
+            revocation = Revocation(broadcaster, tasks, forget=forget, stop_runs=runs.stop_person)
+            presence = PresenceTable(broadcaster, versions, version=VERSION)
+            commands = Commands(
+                sessions=sessions,
+                router=router,
+                abort_session=runs.abort_session,
+                people=PeopleCommands(approvals=approvals, links=links, ledger=ledger, record=audit.record),
+            )
+            memory_access = MemoryAccess(
+                person=users.get,
+                is_member=groups.is_member,
+                record=audit.record,
+                broadcaster=broadcaster,
+                system_events=system_events,
+            )
             table = collect(
                 PingMethods(),
                 HealthMethods(
@@ -233,13 +355,31 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 ConfigMethods(config),
                 LogMethods(config.logging.file),
                 UsageMethods(usage),
-                DeviceMethods(devices, broadcaster),
+                DeviceMethods(devices, broadcaster, revoked=revocation.device_revoked, record=audit.record),
                 ChannelMethods(),
                 SkillMethods(workspace_dir=config.agent.workspace_dir, managed_dir=config.home / "skills"),
                 ToolMethods(toolbox.refresh),
                 NodeMethods(devices),
                 CronMethods(str(config.database.path)),
                 ExecApprovalMethods(config.home / "exec-approvals.json"),
+                UserMethods(
+                    users,
+                    credentials=credentials,
+                    identities=identities,
+                    guardians=guardians,
+                    policy=policy,
+                    ledger=ledger,
+                    changed=revocation.person_changed,
+                    revoked=revocation.credential_revoked,
+                    has_password=credentials.has_password,
+                    record=audit.record,
+                ),
+                IdentityMethods(identities, links=links, record=audit.record),
+                ApprovalMethods(approvals, users),
+                MemoryMethods(memories, memory_access, prompt_text=recollections.text),
+                KnowledgeMethods(knowledge, memory_access),
+                HistoryMethods(search),
+                AuditMethods(audit),
             )
             greeter = Greeter(config, table, presence, health, versions, started_s)
             gateway = Gateway(
@@ -251,10 +391,12 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 presence=presence,
                 greet=greeter.greet,
                 connected=health.client_connected,
+                refused=partial(_note_refusal, note),
             )
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
-            tasks.start(_sweep(turns), name="sweep")
+            tasks.start(revocation.keep_time(), name="token ends")
+            tasks.start(_sweep(turns, approvals, memories), name="sweep")
             tasks.start(_warm_up(router, toolbox), name="warm up")
             http = http_app(
                 runs=runs,
@@ -267,7 +409,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 origins=config.gateway.origins,
                 accepting=lambda: not runs.closing,
             )
-            yield App(gateway, http, db, runs, toolbox)
+            yield App(gateway, http, db, runs, toolbox, hooks, ledger, resolver)
 
 
 def serve(config: Config, *, on_ready: Callable[[str], None] | None = None) -> None:
@@ -290,61 +432,6 @@ async def _serve(config: Config, on_ready: Callable[[str], None] | None) -> None
             await GatewayServer(app.gateway, app.http, on_ready=on_ready).serve([listener])
     finally:
         listener.close()
-
-
-class Greeter:
-    """Makes hello-ok: what a client is told of the gateway when it is let in."""
-
-    def __init__(
-        self,
-        config: Config,
-        table: MethodTable,
-        presence: PresenceTable,
-        health: HealthBoard,
-        versions: StateVersions,
-        started_s: float,
-    ) -> None:
-        self._config = config
-        self._presence = presence
-        self._health = health
-        self._versions = versions
-        self._started_s = started_s
-        self._features = Features(
-            methods=[name for name, spec in METHODS.items() if spec.listed and name in table], events=EVENTS
-        )
-        limits = config.gateway.limits
-        self._policy = Policy(
-            max_payload=limits.frame_bytes,
-            max_buffered_bytes=limits.outbound_bytes,
-            tick_interval_ms=int(limits.tick_interval_s * 1000),
-        )
-
-    def greet(self, admission: Admission, conn_id: ConnId) -> HelloOk:
-        """The answer to a ``connect`` that succeeded."""
-        caller, config = admission.caller, self._config
-        sees_paths = caller.role is Role.ADMIN
-        return HelloOk(
-            protocol=PROTOCOL_VERSION,
-            server=ServerInfo(version=VERSION, conn_id=conn_id),
-            features=self._features,
-            snapshot=Snapshot(
-                presence=self._presence.entries(caller),
-                health=self._health.latest(caller),
-                state_version=self._versions.wire(),
-                uptime_ms=int((time.monotonic() - self._started_s) * 1000),
-                config_path=str(config.file_path) if sees_paths else UNSET,
-                state_dir=str(config.home) if sees_paths else UNSET,
-                session_defaults=SessionDefaults(
-                    default_agent_id=DEFAULT_AGENT,
-                    main_key="main",
-                    main_session_key=f"agent:{DEFAULT_AGENT}:main",
-                    scope="per-sender",
-                ),
-                auth_mode=config.gateway.auth.mode,
-            ),
-            policy=self._policy,
-            auth=admission.hello,
-        )
 
 
 def private_places(config: Config, env: Mapping[str, str]) -> Sequence[Path]:
@@ -374,11 +461,48 @@ def private_places(config: Config, env: Mapping[str, str]) -> Sequence[Path]:
     )
 
 
+def permission_policy(config: Config) -> PermissionPolicy:
+    """The matrix as it is configured.
+
+    Raises:
+        ValueError: naming the key.
+    """
+    return PermissionPolicy(
+        {
+            Role.USER: {word: Reach(reach) for word, reach in config.permissions.user.items()},
+            Role.CHILD: {word: Reach(reach) for word, reach in config.permissions.child.items()},
+        }
+    )
+
+
+def protection(config: Config) -> Protection:
+    """What holds for all children."""
+    rules = () if config.filter.rules_file == Path() else (config.filter.rules_file,)
+    return Protection(rules=rules, never_remember=frozenset(config.children.never_remember), zone=str(machine_zone()))
+
+
 def _permits(context: ToolContext, tool: Tool) -> str | None:
-    """Why somebody may not use a tool; None if he may."""
-    if permits(DEFAULT_POLICY.grants(context.role), tool.permission):
+    """Why somebody may not use a tool; None if they may."""
+    if tool.permission in context.permissions:
         return None
-    return f"{tool.name} is not for people with the role {context.role}: it needs the permission {tool.permission}"
+    return f"{tool.name} is not for this person, who has the role {context.role}: it needs {tool.permission}"
+
+
+def _note_refusal(note: Note, caller: Caller, method: str, refusal: Forbidden) -> None:
+    log.warning("refused %s: %s", method, refusal, extra={"user_id": caller.user_id})
+    note("permission.refused", caller.user_id, method, {"permission": refusal.permission})
+
+
+def _warn_of_budget(broadcaster: Broadcaster, zone: tzinfo, warning: BudgetWarning) -> None:
+    """Tell the person; of the house's limits, the admins."""
+    event = warning_event(warning, zone)
+    admins = {peer.caller.user_id for peer in broadcaster.all() if peer.caller.may(Permission.USERS_MANAGE)}
+    for owner in admins if warning.owner is None else {warning.owner}:
+        broadcaster.publish("budget.warning", event, owner=owner)
+
+
+async def _registered(approval: Approval, user: User) -> None:
+    """No channel is served yet, so nobody waits for an answer."""
 
 
 async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:
@@ -395,8 +519,10 @@ async def _warm_up(router: Router, toolbox: Toolbox) -> None:
     await router.warm_up()
 
 
-async def _sweep(turns: TurnStore) -> None:
-    """Forget idempotency keys that are older than a day."""
+async def _sweep(turns: TurnStore, approvals: Approvals, memories: MemoryStore) -> None:
+    """Forget idempotency keys that are older than a day, questions that nobody decided, memories that have expired."""
     while True:
         await asyncio.sleep(SWEEP_INTERVAL_S)
         await turns.sweep(now_ms())
+        await approvals.expire()
+        await memories.sweep(now_ms())

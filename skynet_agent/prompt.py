@@ -63,7 +63,12 @@ class PersonFacts:
     display_name: str
     role: Role
     language: str = ""
+    tone: str = ""
+    interests: Sequence[str] = ()
+    age: int | None = None
     time_zone: str = ""
+    content_filter: str = ""
+    is_new: bool = False
     refused_tools: Sequence[str] = ()
     memory: str = ""
 
@@ -166,11 +171,22 @@ def _second(person: PersonFacts) -> str:
     ]
     if person.language:
         lines.append(f"- Language: {_line(person.language)}")
+    if person.tone:
+        lines.append(f"- Tone to answer in: {_line(person.tone)}")
+    if person.interests:
+        lines.append(f"- Interests: {_line(', '.join(person.interests))}")
+    if person.age is not None:
+        lines.append(f"- Age: {person.age}")
     if person.time_zone:
         lines.append(f"- Time zone: {_line(person.time_zone)}")
     if person.refused_tools:
         refused = ", ".join(sorted(set(person.refused_tools)))
         lines.append(f"- May not use: {refused}. Do not call these here; say that this person is not allowed to.")
+    if person.is_new:
+        lines.append(
+            "- New here: begin with a short welcome, say what you can do, and ask how they would like to be called and "
+            "in which language to answer."
+        )
     if memory := person.memory.strip():
         lines += ["", "# What you remember of this person", "", memory]
     return "\n".join(lines)

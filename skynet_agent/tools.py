@@ -36,8 +36,15 @@ class ToolContext:
     run_id: RunId
     permissions: frozenset[str] = frozenset()
     """What the person may do with what is the own, in the words of ``Tool.permission``."""
+    group: UserId | None = None
+    """The room in which the person asks, if it is one: others read the answer."""
     call_id: str = ""
     update: Callable[[str], None] = field(default=lambda text: None)
+
+    @property
+    def owner(self) -> UserId:
+        """Whose files and memories a tool works with: the room's, in a room, so that nobody's own are shown there."""
+        return self.group or self.user_id
 
 
 ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Json]], Awaitable[str | Sequence[UserBlock]]]

@@ -151,6 +151,11 @@ class CredentialStore:
             )
         )
 
+    async def has_password(self, owner: UserId) -> bool:
+        """Whether one is set."""
+        row = await self._db.fetchone("SELECT 1 FROM credentials WHERE owner = ? AND kind = 'password'", (owner,))
+        return row is not None
+
     async def check_password(self, owner: UserId, password: str) -> bool:
         """False also for a person who has none or is disabled, who takes as long to refuse.
 

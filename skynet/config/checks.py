@@ -14,6 +14,8 @@ from skynet.config.references import ModelNames
 from skynet.config.schema import BUILT_IN_PROVIDER, PLACEHOLDER_TOKEN, Config, GatewayConfig, ProviderConfig
 from skynet.config.token import stored_gateway_token
 from skynet_agent.registry import REGISTRY, known_provider
+from skynet_memory.ids import Role
+from skynet_users.permissions import GRANTABLE, Permission, PermissionPolicy, Reach
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _MODEL_NAME = re.compile(r"[^/\s\x00-\x1f\x7f]{1,128}")
@@ -66,6 +68,23 @@ def _check_exposure(gateway: GatewayConfig, report: Report) -> None:
         path=("gateway", "auth", key),
         allowed="a token of your own (SKYNET_GATEWAY_AUTH_TOKEN), or gateway.host on loopback",
     )
+
+
+def check_permissions(config: Config, report: Report) -> None:
+    """Every permission exists, and the role can be given it."""
+    for role, changes in ((Role.USER, config.permissions.user), (Role.CHILD, config.permissions.child)):
+        for word, reach in changes.items():
+            path: KeyPath = ("permissions", role.value, word)
+            if word not in set(Permission):
+                near = suggestion(word, list(Permission))
+                report.add(ProblemKind.BAD_VALUE, f"is no permission{near}", path=path, allowed=", ".join(Permission))
+                continue
+            try:
+                PermissionPolicy({role: {word: Reach(reach)}})
+            except ValueError:
+                can_be_given = ", ".join(sorted(GRANTABLE[role]))
+                allowed = "none" if word not in GRANTABLE[role] else "none or own"
+                report.bad_value(path, quoted(reach), f"{allowed}; a {role} can be given {can_be_given}")
 
 
 def check_models(config: Config, tree: Mapping[str, Any], report: Report) -> None:

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from skynet.config.checks import check_gateway, check_models
+from skynet.config.checks import check_gateway, check_models, check_permissions
 from skynet.config.environment import ENV_PREFIX, RESERVED_VARIABLES, EnvTarget, env_target
 from skynet.config.known_providers import complete_providers
 from skynet.config.problems import (
@@ -101,6 +101,7 @@ class _Loader:
         config = complete_providers(_with_paths(config), tree, self._env, self._report)
         check_gateway(config.gateway, self._report)
         check_models(config, tree, self._report)
+        check_permissions(config, self._report)
         if self._report.problems:
             raise ConfigError(self._report.problems)
         return msgspec.structs.replace(config, warnings=tuple(self._report.warnings))

@@ -27,6 +27,7 @@ CREDENTIALS_DIRECTORY = "credentials"
 BUILT_IN_PROVIDER = "offline"
 """The provider that is always there, needs no network and cannot be configured."""
 
+ReachWord = Literal["none", "own", "all"]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 FrameBytes = Annotated[int, Meta(ge=1024, le=1024 * 1024 * 1024)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -337,6 +338,25 @@ class LoggingConfig(Section, frozen=True, kw_only=True):
     """The log file, which ``skynet logs`` reads. Default empty: ``logs/skynet.log`` under the state directory."""
 
 
+class PermissionsConfig(Section, frozen=True, kw_only=True):
+    """``[permissions]``: what a role may do, where that is not as docs/people.md has it. Admins may do everything."""
+
+    user: dict[str, ReachWord] = msgspec.field(default_factory=dict)
+    """Of users: a permission and how far it goes, ``none``, ``own`` or ``all``: ``"commands.run" = "none"``. Default
+    none."""
+
+    child: dict[str, ReachWord] = msgspec.field(default_factory=dict)
+    """Of children, who can be given no more than ``files.read`` and ``files.write`` of their own. Default none."""
+
+
+class ApprovalsConfig(Section, frozen=True, kw_only=True):
+    """``[approvals]``: what waits for somebody's yes."""
+
+    wait_s: Annotated[float, Meta(ge=0, le=3600)] = 60.0
+    """Seconds for which a tool call waits for its approval; then the answer says that it is still open, and the same
+    call works once it is given. Default 60."""
+
+
 class HooksConfig(Section, frozen=True, kw_only=True):
     """``[hooks]``: code of one's own around messages, tools and models (docs/hooks.md)."""
 
@@ -427,6 +447,8 @@ class Config(Section, frozen=True, kw_only=True):
     users: UsersConfig = UsersConfig()
     database: DatabaseConfig = DatabaseConfig()
     logging: LoggingConfig = LoggingConfig()
+    permissions: PermissionsConfig = PermissionsConfig()
+    approvals: ApprovalsConfig = ApprovalsConfig()
     hooks: HooksConfig = HooksConfig()
     filter: FilterConfig = FilterConfig()
     children: ChildrenConfig = ChildrenConfig()

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from skynet_agent.errors import ProviderError, UnknownModel
+from skynet_agent.errors import CallRefused, ProviderError, UnknownModel
 from skynet_memory.errors import LabelInUse, SessionNotFound, StorageUnavailable
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import ErrorCode, ErrorShape, RequestError
@@ -32,6 +32,13 @@ WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
         message=str(exc),
         details={"code": "IO_ERROR"},
         retryable=True,
+        retry_after_ms=exc.retry_after_ms,
+    ),
+    CallRefused: lambda exc: ErrorShape(
+        code=ErrorCode.UNAVAILABLE,
+        message=str(exc),
+        details={"code": exc.code, **exc.details},
+        retryable=False,
         retry_after_ms=exc.retry_after_ms,
     ),
     # An upstream's failure is never passed on as if it were the gateway's.

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from skynet.hooks import (
     BeforeModelCall,
@@ -23,13 +24,10 @@ from skynet_agent.cost import with_cost
 from skynet_agent.draft import Draft
 from skynet_agent.errors import CallRefused, ProviderError, UnknownModel
 from skynet_agent.events import Finished, ModelEvent, Started, TextDelta, ThinkingDelta
-from skynet_agent.filters import StreamFilter
 from skynet_agent.messages import (
     AssistantMessage,
-    ImageBlock,
     Message,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     ToolResultMessage,
     Usage,
@@ -47,6 +45,16 @@ log = logging.getLogger(__name__)
 
 RESERVED_ANSWER_TOKENS = 16_384
 """What is set aside for an answer that no limit of the request or the model makes shorter."""
+
+
+class Screen(Protocol):
+    """What an answer passes on its way to somebody."""
+
+    def feed(self, text: str) -> str:
+        """The next part of the answer; returns what may be shown now."""
+
+    async def finish(self) -> str:
+        """The answer is complete: the rest of it, or what stands in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +104,13 @@ class ModelCalls:
         except BudgetExceeded as exc:
             raise self._used_up(exc) from exc
 
-    def of(self, account: Account, output: Callable[[], StreamFilter] | None = None) -> "Asker":
+    def of(self, account: Account, screen: Callable[[], Screen] | None = None) -> "Asker":
         """Asks in this person's name, for one run.
 
         Args:
-            output: makes the filter of one message, for people whose answers are looked at before they are shown.
+            screen: makes what one message has to pass, for people whose answers are looked at before they are shown.
         """
-        return Asker(self, account, output)
+        return Asker(self, account, screen)
 
     async def ask(self, account: Account, request: ModelRequest) -> AssistantMessage:
         """The whole answer to a question that belongs to no run, recorded as the person's usage.
@@ -164,10 +172,10 @@ class ModelCalls:
 class Asker:
     """The model as one run sees it; a :class:`~skynet_agent.turn.Turn` asks it."""
 
-    def __init__(self, calls: ModelCalls, account: Account, output: Callable[[], StreamFilter] | None) -> None:
+    def __init__(self, calls: ModelCalls, account: Account, screen: Callable[[], Screen] | None) -> None:
         self._calls = calls
         self._account = account
-        self._output = output
+        self._screen = screen
         self._round = 0
 
     def draft(self) -> Draft:
@@ -184,7 +192,7 @@ class Asker:
         request = await self._admitted(request, draft)
         reservation = await self._calls.reserve(self._account, request)
         try:
-            answer = self._plain(request, draft) if self._output is None else self._filtered(request, draft)
+            answer = self._plain(request, draft) if self._screen is None else self._filtered(request, draft)
             async with aclosing(answer) as events:
                 async for event in events:
                     if isinstance(event, Finished):
@@ -204,8 +212,8 @@ class Asker:
 
     async def _filtered(self, request: ModelRequest, draft: Draft) -> AsyncGenerator[ModelEvent, None]:
         """What passes the filter; ``draft`` never holds anything else. Thinking is not shown, nor kept."""
-        assert self._output is not None
-        screen, inner = self._output(), self.draft()
+        assert self._screen is not None
+        screen, inner = self._screen(), self.draft()
         try:
             async with aclosing(self._plain(request, inner)) as events:
                 async for event in events:
@@ -220,7 +228,7 @@ class Asker:
                         case ThinkingDelta():
                             pass
                         case Finished(message):
-                            if rest := screen.finish():
+                            if rest := await screen.finish():
                                 draft.add(TextDelta(rest))
                                 yield TextDelta(rest)
                             draft.usage = inner.usage

@@ -29,7 +29,8 @@ class Inbound:
     for HTTP clients that send it themselves; with an empty ``content`` it is the whole conversation, which ends in a
     tool's result, and nothing is appended. ``reply`` answers in place of the model (a command); such a message is not
     stored, only its answer. ``wire_key`` is the session key as the client wrote it; "" for a run that
-    is known by its session id alone, which has no ``chat`` events. ``group`` is the room whose session it is, if it is
+    is known by its session id alone, which has no ``chat`` events. ``answer`` is what the gateway says in the
+    model's place to a message that is stored all the same. ``group`` is the room whose session it is, if it is
     not the person's own: the permissions, the budget and the tools are the person's all the same.
     """
 
@@ -48,6 +49,7 @@ class Inbound:
     origin: Mapping[str, str] = field(default_factory=dict)
     wire_key: str = ""
     session_id: SessionId | None = None
+    answer: str = ""
     group: UserId | None = None
 
     @property
@@ -103,6 +105,7 @@ class Run:
         self.turn: Turn | None = None
         self.watchers: set[ConnId] = set() if inbound.caller.conn_id is None else {inbound.caller.conn_id}
         self.stored = 0
+        self.is_announced = False
         self.tried: tuple[Attempt, ...] = ()
         self._stopped = stopped
         self._task: asyncio.Task[Finished] | None = None

@@ -1,25 +1,32 @@
 """What a run asks its model: the prompt, the conversation that fits, the options and the tools."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from skynet.gateway.context import in_turns, within_window
 from skynet.gateway.heartbeat import SystemEvents
+from skynet.gateway.run_hooks import hook_user
+from skynet.gateway.tool_calls import ToolCalls, ToolUser
 from skynet_agent.errors import UnknownModel
-from skynet_agent.messages import Message, ToolCallBlock, ToolResultMessage, UserMessage, decode_message
+from skynet_agent.messages import Message, TextBlock, UserMessage, decode_message
 from skynet_agent.prompt import PersonFacts, Prompts, SessionFacts, client_text
 from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
 from skynet_agent.thinking import thinking_level
 from skynet_agent.tokens import message_tokens
-from skynet_agent.tools import Toolbox, ToolContext
+from skynet_agent.tools import ToolContext
 from skynet_agent.turn import ToolRunner
-from skynet_memory.ids import DEFAULT_AGENT, EntryId
+from skynet_memory.ids import DEFAULT_AGENT, EntryId, Role, UserId
 from skynet_memory.keys import parse_key
 from skynet_memory.transcripts import TranscriptStore
+from skynet_users.caller import Caller
+from skynet_users.people import User
+from skynet_users.permissions import Permission
 
 if TYPE_CHECKING:
     from skynet.gateway.run import Inbound, Run
@@ -53,6 +60,7 @@ class RunRequests:
     """Makes the request of a run at the moment it begins.
 
     Args:
+        memory: what the prompt tells of an owner of sessions: a person, or a room.
         max_output_tokens: of an answer, where the message does not say; None leaves it to the model.
     """
 
@@ -62,38 +70,46 @@ class RunRequests:
         transcripts: TranscriptStore,
         router: Router,
         system_events: SystemEvents,
-        toolbox: Toolbox,
+        tools: ToolCalls,
         prompts: Prompts,
+        memory: Callable[[UserId], Awaitable[str]] | None = None,
         max_output_tokens: int | None = None,
     ) -> None:
         self._transcripts = transcripts
         self._router = router
         self._system_events = system_events
-        self._toolbox = toolbox
+        self._tools = tools
+        self._toolbox = tools.toolbox
+        self._memory = memory
         self._prompts = prompts
         self._max_output_tokens = max_output_tokens
 
-    async def make(self, run: "Run", *, waiting: Collection[EntryId | None]) -> Asked:
+    async def make(
+        self, run: "Run", user: User | None, *, waiting: Collection[EntryId | None], text: str | None = None
+    ) -> Asked:
         """The request of ``run``.
 
         Args:
+            user: who asked, as they are now.
+            text: what the message says to the model, if that is not what was written.
             waiting: the person's entries of this session that are not answered yet, the run's own among them.
         """
         await self._toolbox.refresh()
         inbound = run.inbound
         model = inbound.model or run.session.model
-        own = own_message(inbound, run.accepted_at_ms)
+        own = _reworded(own_message(inbound, run.accepted_at_ms), inbound.text, text)
         if inbound.history is None:
             history = await self._stored_history(run, waiting)
         else:  # a client that keeps the conversation itself knows of no session
             history = _History(inbound.history, is_whole=False, is_limited=False)
-        options, tools = self._options(run, model)
+        options, tools = self._options(run, user, model)
         before = history.messages
         conversation = before if before and before[-1] is own else [*before, own]
-        person = PersonFacts(
-            display_name=inbound.caller.display_name,
-            role=inbound.caller.role,
+        person = _facts(inbound.caller, user if inbound.group is None else None)
+        person = replace(
+            person,
             refused_tools=self._toolbox.refused(_context(run)) if tools else (),
+            memory="" if self._memory is None else await self._memory(run.owner),
         )
         session = SessionFacts(
             channel=inbound.origin.get("label", "") if inbound.history is None else "",
@@ -156,7 +172,7 @@ class RunRequests:
         is_main = (parsed.agent, parsed.name) == (DEFAULT_AGENT, MAIN_SESSION)
         return self._system_events.take(run.owner) if is_main else ()
 
-    def _options(self, run: "Run", model: str) -> tuple[ModelOptions, ToolRunner | None]:
+    def _options(self, run: "Run", user: User | None, model: str) -> tuple[ModelOptions, ToolRunner | None]:
         """The request's options, and who carries out the tools.
 
         A model that thinks is told how much, by the message or by the session. A client that brings tools of its own
@@ -174,19 +190,50 @@ class RunRequests:
         definitions = self._toolbox.definitions()
         if not definitions:
             return options, None
-        return replace(options, tools=definitions, tools_optional=True), self._runner(run)
+        return replace(options, tools=definitions, tools_optional=True), self._runner(run, user)
 
-    def _runner(self, run: "Run") -> ToolRunner:
-        context = _context(run)
-
-        async def carry_out(call: ToolCallBlock, update: Callable[[str], None]) -> ToolResultMessage:
-            return await self._toolbox.run(call, replace(context, call_id=call.id, update=update))
-
-        return carry_out
+    def _runner(self, run: "Run", user: User | None) -> ToolRunner:
+        under_approval = user if user is not None and user.requires_approval else None
+        return self._tools.runner(
+            _context(run), ToolUser(told=hook_user(run.inbound.caller), under_approval=under_approval)
+        )
 
 
 def _context(run: "Run") -> ToolContext:
-    return ToolContext(user_id=run.person, role=run.inbound.caller.role, session_key=run.key, run_id=run.run_id)
+    caller = run.inbound.caller
+    return ToolContext(
+        user_id=run.person,
+        role=caller.role,
+        session_key=run.key,
+        run_id=run.run_id,
+        permissions=frozenset(permission for permission in Permission if caller.may(permission)),
+        group=run.inbound.group,
+    )
+
+
+def _facts(caller: Caller, user: User | None) -> PersonFacts:
+    """What the prompt tells of a person; in a room, where others read, no more than the name and the role."""
+    if user is None:
+        return PersonFacts(display_name=caller.display_name, role=caller.role)
+    return PersonFacts(
+        display_name=user.display_name,
+        role=user.role,
+        language=user.language,
+        tone=user.tone,
+        interests=user.interests,
+        age=user.age,
+        time_zone=user.time_zone,
+        content_filter=user.content_filter if user.role is Role.CHILD else "",
+        is_new=user.needs_welcome,
+    )
+
+
+def _reworded(message: Message, was: str, text: str | None) -> Message:
+    """``message`` with another text; its images stay."""
+    if text is None or text == was or not isinstance(message, UserMessage):
+        return message
+    images = [block for block in message.content if not isinstance(block, TextBlock)]
+    return msgspec.structs.replace(message, content=[TextBlock(text), *images])
 
 
 def _cache_key(run: "Run") -> str:

@@ -8,19 +8,23 @@ once: stored first, told afterwards.
 import asyncio
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.children import Guard, Withheld
 from skynet.gateway.errors import error_shape
+from skynet.gateway.model_calls import Account, ModelCalls
 from skynet.gateway.run import Inbound, Repeat, Run, RunKind
 from skynet.gateway.run_answer import RunResult, RunStatus, gateway_message
 from skynet.gateway.run_events import RunEvents
+from skynet.gateway.run_hooks import RunHooks, hook_user
 from skynet.gateway.run_request import RunRequests, own_message, shorter
 from skynet.gateway.run_store import RunStore
+from skynet.hooks import Stopped
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
 from skynet_agent.errors import ProviderError
@@ -41,10 +45,11 @@ from skynet_agent.messages import (
     AssistantMessage,
     Message,
     StopReason,
+    TextBlock,
+    UserMessage,
     encode_message,
     text_of,
 )
-from skynet_agent.router import Router
 from skynet_agent.turn import MAX_ROUNDS, Turn
 from skynet_memory.errors import StorageUnavailable
 from skynet_memory.ids import RunId, SessionKey, UserId, now_ms
@@ -52,6 +57,7 @@ from skynet_memory.sessions import SessionStore
 from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
 from skynet_protocol.errors import ErrorCode, RequestError
 from skynet_protocol.events import assistant_message
+from skynet_users.people import User
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +72,18 @@ REMEMBERED_MS = 600_000
 """How many ended runs ``agent.wait`` can still answer for, and for how long (OPENCLAW-V3 6.6)."""
 
 
+People: TypeAlias = Callable[[UserId], Awaitable[User | None]]
+"""Who somebody is now."""
+
+
 class Runs:
-    """Accepts messages and runs them, in order within a session and at the same time across sessions."""
+    """Accepts messages and runs them, in order within a session and at the same time across sessions.
+
+    Args:
+        people: who somebody is now.
+        guard: asked of every message before it is stored.
+        after: told of each end, once it is stored and told; must not raise.
+    """
 
     def __init__(
         self,
@@ -75,21 +91,28 @@ class Runs:
         turns: TurnStore,
         sessions: SessionStore,
         requests: RunRequests,
-        router: Router,
+        calls: ModelCalls,
+        people: People,
+        guard: Guard | None = None,
         broadcaster: Broadcaster,
         tasks: Supervisor,
         timeout_s: float,
         max_rounds: int = MAX_ROUNDS,
+        after: Callable[[Run, RunResult], None] | None = None,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._turns = turns
         self._sessions = sessions
         self._requests = requests
-        self._router = router
+        self._calls = calls
+        self._people = people
+        self._guard = guard
+        self._hooks = RunHooks(calls.hooks)
         self._broadcaster = broadcaster
         self._tasks = tasks
         self._timeout_s = timeout_s
         self._max_rounds = max_rounds
+        self._after = after
         self._clock = clock
         self._store = RunStore(turns, tasks, window=requests.window, clock=clock)
         self._lanes: dict[SessionKey, deque[Run]] = {}
@@ -120,6 +143,7 @@ class Runs:
 
         Raises:
             RequestError: as :meth:`check_room` says.
+            CallRefused: the person's budget, or the house's, is used up.
             StorageUnavailable: the message could not be stored; nothing was.
         """
         if (running := self._active.get(_identity(inbound))) is not None:
@@ -127,6 +151,8 @@ class Runs:
                 running.watchers.add(inbound.caller.conn_id)
             return Repeat("running", None, running.accepted_at_ms, running)
         await self.check_room(inbound.caller.user_id, inbound.key, owner=inbound.owner)
+        if inbound.reply is None:
+            inbound = await self._screened(inbound)
         accepting = self._tasks.start(self._store_inbound(inbound), name=f"accept {inbound.run_id}")
         self._arriving[inbound.key] += 1
         try:
@@ -141,6 +167,24 @@ class Runs:
                 del self._arriving[inbound.key]
         # In the same step as the return: so the acknowledgement leaves before the run's first event.
         return self._enqueue(inbound, begun)
+
+    async def _screened(self, inbound: Inbound) -> Inbound:
+        """The message, or one that the gateway answers in the model's place and of which nothing is stored.
+
+        Raises:
+            CallRefused: a budget is used up.
+        """
+        person = inbound.caller.user_id
+        if self._guard is not None and (user := await self._people(person)) is not None:
+            try:
+                await self._guard.admit(user, _all_texts(inbound), self._clock())
+            except Withheld as withheld:
+                if withheld.stored is None:
+                    return replace(inbound, reply=partial(_always, withheld.reply))
+                stored = (TextBlock(withheld.stored),)
+                return replace(inbound, content=stored, history=None, answer=withheld.reply)
+        await self._calls.check(person)
+        return inbound
 
     async def check_room(self, person: UserId, key: SessionKey, *, owner: UserId | None = None) -> None:
         """Whether a message of ``person`` for this session, which is ``owner``'s or the own, would be taken now.
@@ -183,8 +227,10 @@ class Runs:
         identity = _identity(inbound)
         if isinstance(begun, TurnRepeated):
             return Repeat(begun.status, begun.response, begun.started_at_ms, self._active.get(identity))
-        run = Run(inbound, begun, self._router.draft(), self._clock(), self._stopped)
+        run = Run(inbound, begun, self._calls.router.draft(), self._clock(), self._stopped)
         self._active[identity] = run
+        if begun.session.updated_at_ms == begun.session.created_at_ms and not begun.session.system_sent:
+            self._hooks.session_started(run)
         lane = self._lanes.get(inbound.key)
         if lane is None:
             lane = self._lanes[inbound.key] = deque()
@@ -227,6 +273,13 @@ class Runs:
     async def abort_session(self, owner: UserId, key: SessionKey) -> bool:
         """Stop all runs of a session, because it is reset or deleted; whether there were any."""
         return bool(await self.abort(owner, key, stop_reason="rpc"))
+
+    async def stop_person(self, person: UserId) -> None:
+        """Stop all that this person asked for, in whichever session, and wait until it is stored and told."""
+        runs = [run for run in self._active.values() if run.person == person]
+        for run in runs:
+            run.abort("rpc")
+        await asyncio.gather(*(run.wait() for run in runs))
 
     async def result(self, owner: UserId, run_id: RunId, *, timeout_s: float) -> RunResult | None:
         """The end of a run, waited for up to ``timeout_s`` even if it has not begun; ``None`` if it did not come."""
@@ -317,6 +370,9 @@ class Runs:
             self._tell(events, result)
         self._remember(run, result)
         run.end(result)
+        self._hooks.ended(run, result)
+        if self._after is not None:
+            self._after(run, result)
         log.info("run ended: %s after %d ms", result.status, result.ended_at_ms - result.started_at_ms)
 
     async def _answer(self, run: Run, events: RunEvents) -> RunResult:
@@ -326,12 +382,22 @@ class Runs:
                 return self._result(run, [gateway_message(await run.inbound.reply(), run.started_at_ms)])
             if not run.stop_reason:
                 events.started(run.started_at_ms)
+                if run.inbound.answer:
+                    return self._result(run, [self._own_answer(run.inbound.answer)])
                 if (finished := await self._ask(run, events)) is not None:
                     assert run.turn is not None
                     return self._result(run, run.turn.messages, finished.error)
+        except Stopped as stopped:
+            return self._result(run, [self._own_answer(stopped.reason)])
         except Exception as exc:
             return self._failed(run, exc)
         return self._unanswered(run)
+
+    def _own_answer(self, text: str) -> AssistantMessage:
+        """What the gateway says in the model's place; no model has this answer's name."""
+        draft = self._calls.router.draft()
+        draft.add(TextDelta(text))
+        return draft.message("stop")
 
     def _unanswered(self, run: Run) -> RunResult:
         """The end of a run that was stopped, with what was shown."""
@@ -385,9 +451,16 @@ class Runs:
             run.session = await self._sessions.get(run.owner, run.key) or run.session
             events.use(run.session.settings)
         waiting = {queued.entry_id for queued in self._lanes[run.key]}
-        asked = await self._requests.make(run, waiting=waiting)
+        text = await self._hooks.received(run.inbound)
+        user = await self._people(run.person)
+        asked = await self._requests.make(run, user, waiting=waiting, text=text)
+        self._hooks.started(run)
+        account = Account(
+            user=hook_user(run.inbound.caller), key=run.key, session_id=run.session.session_id, run_id=run.run_id
+        )
+        screen = None if self._guard is None or user is None else self._guard.screen(user, self._clock)
         run.turn = Turn(
-            self._router,
+            self._calls.of(account, screen),
             asked.request,
             emit=partial(_tell_event, run, events, asked.tools is not None),
             draft=run.draft,
@@ -452,6 +525,16 @@ class Runs:
             if len(self._ended) <= REMEMBERED_RUNS and first.ended_at_ms >= oldest_ms:
                 break
             self._ended.popitem(last=False)
+
+
+async def _always(text: str) -> str:
+    return text
+
+
+def _all_texts(inbound: Inbound) -> str:
+    """All that a message brings for the model: also what a client adds to the prompt, or tells of earlier."""
+    earlier = (text_of(message) for message in inbound.history or () if isinstance(message, UserMessage))
+    return "\n\n".join(text for text in (inbound.system, *earlier, inbound.text) if text)
 
 
 _STOPPED = {"timeout": "the run took longer than allowed", "shutdown": "interrupted: the gateway was stopped"}

@@ -53,7 +53,7 @@ class ToolCalls:
         hooks: HookBus,
         *,
         approve: Approve | None = None,
-        used: Callable[[UserId, str], Awaitable[None]] | None = None,
+        used: Callable[[UserId, str], Awaitable[object]] | None = None,
     ) -> None:
         self.toolbox = toolbox
         self._hooks = hooks
@@ -128,7 +128,7 @@ class ToolCalls:
         return result
 
     async def _refusal(self, call: ToolCallBlock, context: ToolContext, user: User) -> str:
-        """Why the call may not be carried out now; "" if it may. What the person may not do anyway needs no question."""
+        """Why the call may not be carried out now; "" if it may. What is not permitted anyway needs no question."""
         tool = self.toolbox.get(call.name)
         if tool is None or tool.permission not in RISKY or self.toolbox.why_not(context, tool) is not None:
             return ""

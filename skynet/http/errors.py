@@ -11,6 +11,7 @@ from skynet.gateway.auth import AuthFailed
 from skynet_agent.errors import AuthFailed as ProviderAuthFailed
 from skynet_agent.errors import (
     BadRequest,
+    CallRefused,
     ConnectFailed,
     ContextOverflow,
     Overloaded,
@@ -105,6 +106,12 @@ def _upstream(status: int, code: str, *, retry: bool = True) -> Callable[[Provid
     return lambda exc: HttpError(status, str(exc), kind="api_error", code=code, headers=headers)
 
 
+def _refused(exc: CallRefused) -> HttpError:
+    if exc.code == "BUDGET_EXCEEDED":  # as OpenAI says it of an account
+        return HttpError(429, str(exc), kind="insufficient_quota", code="budget_exceeded", headers=(DO_NOT_RETRY,))
+    return HttpError(403, str(exc), code="blocked")
+
+
 HTTP_ERRORS: Mapping[type[Exception], Callable[[Any], HttpError]] = {
     HttpError: lambda exc: exc,
     AuthFailed: _unauthorized,
@@ -120,6 +127,7 @@ HTTP_ERRORS: Mapping[type[Exception], Callable[[Any], HttpError]] = {
         headers=_retry_after(exc.retry_after_ms / 1000),
     ),
     UnknownModel: lambda exc: HttpError(404, str(exc), param="model", code="model_not_found"),
+    CallRefused: _refused,
     ToolsUnsupported: lambda exc: invalid(str(exc), "tools", code="tools_unsupported"),
     RateLimited: lambda exc: HttpError(
         429,

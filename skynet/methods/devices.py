@@ -1,10 +1,12 @@
 """``device.pair.*`` and ``device.token.*`` (OPENCLAW-V3 6.14)."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from skynet.gateway.approvals import Record
 from skynet.gateway.auth import pending_event
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.dispatch import method
@@ -37,9 +39,23 @@ log = logging.getLogger(__name__)
 class DeviceMethods:
     """The caller's devices; an admin lets in and removes everybody's, but gets only the own devices' tokens."""
 
-    def __init__(self, devices: DeviceStore, broadcaster: Broadcaster) -> None:
+    def __init__(
+        self,
+        devices: DeviceStore,
+        broadcaster: Broadcaster,
+        *,
+        revoked: Callable[[DeviceId, str | None], Awaitable[None]],
+        record: Record,
+    ) -> None:
+        """
+        Args:
+            revoked: called with a device whose token, of one role or of all, holds no longer.
+            record: where it is written down who paired and removed what.
+        """
         self._devices = devices
         self._broadcaster = broadcaster
+        self._revoked = revoked
+        self._record = record
 
     @method("device.pair.list")
     async def list_devices(self, caller: Caller, params: DevicePairListParams) -> DevicePairListResult:
@@ -65,7 +81,7 @@ class DeviceMethods:
         except BeyondOwnScopes as exc:
             raise _forbidden(exc) from exc
         log.info("device %s paired as %s", device.device_id, device.role, extra={"user_id": device.owner})
-        self._resolved(caller, device.owner, params.request_id, device.device_id, "approved")
+        await self._resolved(caller, device.owner, params.request_id, device.device_id, "approved")
         return DevicePairApproveResult(request_id=params.request_id, device=_paired(device))
 
     @method("device.pair.reject")
@@ -80,12 +96,14 @@ class DeviceMethods:
         except UnknownPairingRequest as exc:
             raise _not_found(exc) from exc
         log.info("device %s rejected", request.device_id, extra={"user_id": request.owner})
-        self._resolved(caller, request.owner, params.request_id, request.device_id, "rejected")
+        await self._resolved(caller, request.owner, params.request_id, request.device_id, "rejected")
         return DevicePairRejectResult(request_id=params.request_id, device_id=request.device_id)
 
     @method("device.pair.remove")
     async def remove(self, caller: Caller, params: DevicePairRemoveParams) -> DevicePairRemoveResult:
-        """Unpair a device; connections it has open stay (OPENCLAW-V3 3.2).
+        """Unpair a device, and close the connections it has.
+
+        OpenClaw lets those stay (OPENCLAW-V3 3.2); who removes a lost telephone means that it is gone.
 
         Raises:
             RequestError: ``unknown deviceId``.
@@ -95,6 +113,8 @@ class DeviceMethods:
         except UnknownDevice as exc:
             raise _not_found(exc) from exc
         log.info("device %s removed", params.device_id, extra={"user_id": caller.user_id})
+        await self._record("pairing.removed", actor=caller.user_id, subject=params.device_id, details={})
+        await self._revoked(DeviceId(params.device_id), None)
         return DevicePairRemoveResult(device_id=params.device_id)
 
     @method("device.token.rotate")
@@ -135,11 +155,14 @@ class DeviceMethods:
         except UnknownDeviceRole as exc:
             raise _not_found(exc) from exc
         log.info("token of device %s revoked for %s", params.device_id, token.role, extra={"user_id": caller.user_id})
+        details = {"device": params.device_id, "role": token.role}
+        await self._record("token.revoked", actor=caller.user_id, subject=params.device_id, details=details)
+        await self._revoked(DeviceId(params.device_id), token.role)
         return DeviceTokenRevokeResult(
             device_id=params.device_id, role=token.role, revoked_at_ms=token.revoked_at_ms or now_ms()
         )
 
-    def _resolved(
+    async def _resolved(
         self,
         caller: Caller,
         owner: UserId,
@@ -148,6 +171,7 @@ class DeviceMethods:
         decision: Literal["approved", "rejected"],
     ) -> None:
         """Tell the device's person, and the one who decided."""
+        await self._record(f"pairing.{decision}", actor=caller.user_id, subject=device_id, details={"owner": owner})
         event = DevicePairResolvedEvent(request_id=request_id, device_id=device_id, decision=decision, ts=now_ms())
         for user in {owner, caller.user_id}:
             self._broadcaster.publish("device.pair.resolved", event, owner=user)

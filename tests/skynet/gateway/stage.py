@@ -9,30 +9,33 @@ from pathlib import Path
 from typing import Any
 
 from skynet.gateway.broadcast import Broadcaster
+from skynet.gateway.children import Guard
 from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.run import Inbound, Run
 from skynet.gateway.run_answer import RunResult
 from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
+from skynet.hooks import HookBus
 from skynet.supervisor import Supervisor
+from skynet.tables import TABLES
 from skynet_agent.messages import TextBlock
 from skynet_agent.prompt import Prompts
 from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.router import Router
-from skynet_agent.tools import Tool, Toolbox
+from skynet_agent.tools import Tool
 from skynet_agent.workspace import Workspace
 from skynet_memory.database import Database
 from skynet_memory.ids import AgentId, Role, RunId, SessionId, UserId, new_id, now_ms
 from skynet_memory.keys import build_key
 from skynet_memory.migrations import migrate
-from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import TranscriptStore
 from skynet_memory.turns import TurnStore
+from skynet_users.budgets import Ledger, Limits
 from skynet_users.caller import Caller
 from skynet_users.people import UserStore
-from skynet_users.schema import COMPONENT as USER_TABLES
 from tests.support.model_server import ModelServer
+from tests.support.pipeline import make_calls, make_ledger, make_tools
 from tests.support.polling import until
 
 
@@ -46,6 +49,8 @@ class Stage:
     transcripts: TranscriptStore
     turns: TurnStore
     tasks: Supervisor
+    hooks: HookBus
+    ledger: Ledger
     models: ModelServer
     ada: UserId
     ben: UserId
@@ -103,19 +108,28 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(home: Path, *tools: Tool, max_output_tokens: int | None = None) -> AsyncIterator[Stage]:
+async def open_stage(
+    home: Path,
+    *tools: Tool,
+    max_output_tokens: int | None = None,
+    limits: Limits | None = None,
+    house: Limits | None = None,
+    guard: Guard | None = None,
+) -> AsyncIterator[Stage]:
     async with ModelServer() as models, Database(home / "skynet.db") as db, Supervisor() as tasks:
-        await migrate(db, [USER_TABLES, MEMORY_TABLES])
+        await migrate(db, TABLES)
         users, sessions, transcripts, turns = UserStore(db), SessionStore(db), TranscriptStore(db), TurnStore(db)
         row = ProviderRow(name="mock", base_url=models.url, models=(ModelInfo(id="mock-1", context_window=128_000),))
         router = Router([row])
         ada, ben = await users.add("Ada", Role.USER), await users.add("Ben", Role.USER)
         stage: Stage
+        hooks = HookBus(tasks)
+        ledger = make_ledger(db, limits=limits, house=house)
         requests = RunRequests(
             transcripts=transcripts,
             router=router,
             system_events=SystemEvents(),
-            toolbox=Toolbox(tools, permits=lambda context, tool: None),
+            tools=make_tools(tasks, tools, hooks=hooks),
             prompts=Prompts(Workspace(home)),
             max_output_tokens=max_output_tokens,
         )
@@ -123,7 +137,9 @@ async def open_stage(home: Path, *tools: Tool, max_output_tokens: int | None = N
             turns=turns,
             sessions=sessions,
             requests=requests,
-            router=router,
+            calls=make_calls(db, router, tasks, ledger=ledger, hooks=hooks),
+            people=users.by_id,
+            guard=guard,
             broadcaster=Broadcaster(),
             tasks=tasks,
             timeout_s=60.0,
@@ -136,6 +152,8 @@ async def open_stage(home: Path, *tools: Tool, max_output_tokens: int | None = N
                 transcripts=transcripts,
                 turns=turns,
                 tasks=tasks,
+                hooks=hooks,
+                ledger=ledger,
                 models=models,
                 ada=ada.id,
                 ben=ben.id,

@@ -8,12 +8,13 @@ import pytest
 
 from skynet.gateway.errors import WIRE_ERRORS, error_shape
 from skynet_agent import errors as agent_errors
-from skynet_agent.errors import ProviderError, RateLimited, UnknownModel
+from skynet_agent.errors import CallRefused, ProviderError, RateLimited, UnknownModel
 from skynet_memory.errors import LabelInUse, RunNotOpen, SessionNotFound, StorageUnavailable
 from skynet_memory.ids import Role, RunId, UserId
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import DetailCode, ErrorCode, RequestError, UnauthorizedRole
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 
 CALLER = Caller(user_id=UserId("ada"), role=Role.USER, scopes=frozenset(), correlation_id="corr-1")
 
@@ -55,6 +56,24 @@ CASES: list[tuple[Exception, dict[str, object]]] = [
     (
         ProviderError("mock: refused", provider="mock", status=400),
         {"code": "UNAVAILABLE", "message": "mock: refused", "details": {"code": "LLM_ERROR", "provider": "mock"}},
+    ),
+    (
+        CallRefused("used up", code="BUDGET_EXCEEDED", details={"used": 3, "limit": 2}, retry_after_ms=9),
+        {
+            "code": "UNAVAILABLE",
+            "message": "used up",
+            "details": {"code": "BUDGET_EXCEEDED", "used": 3, "limit": 2},
+            "retryable": False,
+            "retryAfterMs": 9,
+        },
+    ),
+    (
+        Forbidden("users.manage"),
+        {
+            "code": "INVALID_REQUEST",
+            "message": "not permitted: users.manage",
+            "details": {"code": "FORBIDDEN", "permission": "users.manage"},
+        },
     ),
     (
         TimeoutError(),

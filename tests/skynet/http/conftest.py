@@ -21,16 +21,16 @@ from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
 from skynet.http import http_app
 from skynet.supervisor import Supervisor
+from skynet.tables import TABLES
 from skynet_agent.messages import decode_message
 from skynet_agent.prompt import Prompts
 from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.router import Router
-from skynet_agent.tools import Tool, Toolbox
+from skynet_agent.tools import Tool
 from skynet_agent.workspace import Workspace
 from skynet_memory.database import Database
 from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.migrations import migrate
-from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.secrets import Secret
 from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import TranscriptStore
@@ -38,8 +38,8 @@ from skynet_memory.turns import TurnStore
 from skynet_users.credentials import CredentialStore
 from skynet_users.devices import DeviceStore
 from skynet_users.people import User, UserStore
-from skynet_users.schema import COMPONENT as USER_TABLES
 from tests.support.model_server import ModelServer
+from tests.support.pipeline import make_calls, make_tools
 
 TOKEN = "test-token"
 
@@ -128,7 +128,7 @@ async def open_surface(
     )
     counts: dict[str, Any] = {"connections": 0, "accepting": True}
     async with ModelServer() as models, Database(home / "skynet.db") as db, Supervisor() as tasks:
-        await migrate(db, [USER_TABLES, MEMORY_TABLES])
+        await migrate(db, TABLES)
         users, credentials = UserStore(db), CredentialStore(db)
         owner = await users.ensure_owner()
         broadcaster, transcripts = Broadcaster(), TranscriptStore(db)
@@ -153,14 +153,15 @@ async def open_surface(
             transcripts=transcripts,
             router=router,
             system_events=SystemEvents(),
-            toolbox=Toolbox(tools, permits=lambda context, tool: None),
+            tools=make_tools(tasks, tools),
             prompts=Prompts(Workspace(home)),
         )
         async with Runs(
             turns=TurnStore(db),
             sessions=SessionStore(db),
             requests=requests,
-            router=router,
+            calls=make_calls(db, router, tasks),
+            people=users.by_id,
             broadcaster=broadcaster,
             tasks=tasks,
             timeout_s=timeout_s,
