@@ -154,9 +154,9 @@ class Compactor:
 
     async def _look(self, owner: UserId, key: SessionKey) -> None:
         try:
-            for _ in range(PASSES):
+            for number in range(PASSES):
                 session = await self._sessions.get(owner, key)
-                if session is None or not await self._is_due(session):
+                if session is None or (number == 0 and not await self._is_due(session)):
                     return
                 async with self._asking:
                     if not await self._step(session):
