@@ -15,7 +15,7 @@ from datetime import tzinfo
 from typing import Literal
 
 from skynet_memory.ids import UserId
-from skynet_users.periods import PERIODS, Period, PeriodName, period_of, when
+from skynet_users.periods import PERIODS, Period, PeriodName, following, period_of, when
 
 Unit = Literal["tokens", "money"]
 Whose = Literal["you", "house"]
@@ -181,7 +181,7 @@ class _Account:
         """Begin the periods that the clock has reached; what was used before is of no interest any more."""
         for name, meter in self.meters.items():
             if now_ms >= meter.period.ends_ms:
-                self.meters[name] = _Meter(period_of(name, now_ms, self.zone))
+                self.meters[name] = _Meter(following(name, meter.period, now_ms, self.zone))
             elif now_ms < meter.period.starts_ms - CLOCK_TOLERANCE_MS:
                 self.meters[name] = _Meter(period_of(name, now_ms, self.zone), used=meter.used)
 
@@ -294,8 +294,8 @@ class Ledger:
         )
 
     def forget(self, owner: UserId) -> None:
-        """The person's limits or time zone have changed. Limits hold at once; a day that has begun ends where it would
-        have, so that nobody gets a second one by moving, and the next ends where the person now lives."""
+        """The person's limits or time zone have changed. Limits hold at once; a day that has begun ends when it would
+        have, so that nobody gets a second one by moving, and the next ends where the person then lives."""
         if owner in self._accounts or owner in self._opening:
             self._outdated.add(owner)
 

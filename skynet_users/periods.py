@@ -9,6 +9,7 @@ from typing import Literal
 PeriodName = Literal["day", "month"]
 PERIODS: tuple[PeriodName, ...] = ("day", "month")
 
+_SHORTEST_MS: dict[PeriodName, int] = {"day": 20 * 3_600_000, "month": 27 * 86_400_000}
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -33,6 +34,21 @@ def period_of(name: PeriodName, at_ms: int, zone: tzinfo) -> Period:
         first = _after(name, first)
         starts_ms, ends_ms = ends_ms, _midnight(_after(name, first), zone)
     return Period(starts_ms, ends_ms)
+
+
+def following(name: PeriodName, last: Period, at_ms: int, zone: tzinfo) -> Period:
+    """The period that ``at_ms`` is in, after ``last``, which was perhaps one of another zone.
+
+    Where the two overlap, because somebody has moved, it begins where ``last`` ended; what is left of it is then
+    joined to the next one, if it is much shorter than usual: moving makes no more days than staying.
+    """
+    period = period_of(name, at_ms, zone)
+    if period.starts_ms >= last.ends_ms:
+        return period
+    ends_ms = period.ends_ms
+    if ends_ms - last.ends_ms < _SHORTEST_MS[name]:
+        ends_ms = period_of(name, ends_ms, zone).ends_ms
+    return Period(last.ends_ms, ends_ms)
 
 
 def when(at_ms: int, zone: tzinfo) -> str:

@@ -240,8 +240,36 @@ class TestReset:
         with pytest.raises(BudgetExceeded, match=r"Sun 22 Nov, 14:00\.$"):
             await desk.ledger.check(ADA)
         desk.now_ms += DAY // 2
+        status = await desk.ledger.status(ADA)  # until the midnight after the next one, which is 10 hours away
+        assert (status.day.used, status.day.resets_at_ms) == (Spent(), desk.now_ms + 34 * HOUR)
+        desk.now_ms += 34 * HOUR
+        assert (await desk.ledger.status(ADA)).day.resets_at_ms == desk.now_ms + DAY
+
+    async def test_moving_every_hour_makes_hardly_more_days_than_staying(self) -> None:
+        desk = Desk({ADA: Limits(daily_tokens=100)})
+        granted = 0
+        for hour in range(24 * 20):
+            desk.now_ms = NOON + hour * HOUR
+            best = min(
+                range(-14, 13), key=lambda offset: -(desk.now_ms // HOUR - offset) % 24
+            )  # where midnight is near
+            desk.zones[ADA] = ZoneInfo(f"Etc/GMT{best:+}")
+            desk.ledger.forget(ADA)
+            try:
+                await desk.spend(ADA, 100)
+            except BudgetExceeded:
+                continue
+            granted += 1
+        assert granted <= 24
+
+    async def test_a_short_move_leaves_a_day_that_is_nearly_whole(self) -> None:
+        desk = Desk(zones={ADA: ZoneInfo("Europe/London")})
+        assert (await desk.ledger.status(ADA)).day.resets_at_ms == NOON + 12 * HOUR
+        desk.zones[ADA] = ZoneInfo("Europe/Zurich")
+        desk.ledger.forget(ADA)
+        desk.now_ms += 12 * HOUR
         status = await desk.ledger.status(ADA)
-        assert (status.day.used, status.day.resets_at_ms) == (Spent(), desk.now_ms + 10 * HOUR)
+        assert (status.day.starts_at_ms, status.day.resets_at_ms) == (desk.now_ms, desk.now_ms + 23 * HOUR)
 
     async def test_new_limits_hold_at_once_and_what_was_used_stays(self) -> None:
         desk = Desk({ADA: Limits(daily_tokens=100)})
