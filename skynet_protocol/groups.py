@@ -41,6 +41,7 @@ class GroupsListResult(Result, kw_only=True):
 
 class GroupsCreateParams(Params, frozen=True):
     name: NameText
+    history: GroupHistory = "from_join"
 
 
 class GroupsCreateResult(Result, kw_only=True):

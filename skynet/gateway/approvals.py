@@ -117,9 +117,8 @@ class Approvals:
         if earlier is not None:
             await self._note_use(earlier)
             return ToolDecision("approved", earlier)
-        approval = await self._request(
-            "tool_call", user, summary, {"tool": tool, "arguments": dict(arguments)}, arguments
-        )
+        subject: dict[str, Json] = {"tool": tool, "arguments": _shown(arguments)}
+        approval, _ = await self._request("tool_call", user, summary, subject, arguments)
         approval = await self._wait(approval)
         if approval.status == "approved":
             used = await self._store.consume(user.id, tool, arguments, self._clock())
@@ -134,12 +133,7 @@ class Approvals:
         Raises:
             TooManyPending: of this person's questions too many are open.
         """
-        approval, is_new = await self._store.request(
-            "request", user.id, summary, {"text": summary}, None, self._clock()
-        )
-        if is_new:
-            await self.announce(approval)
-        return approval, is_new
+        return await self._request("request", user, summary, {"text": summary}, None)
 
     async def announce(self, approval: Approval) -> None:
         """Tell everybody who may decide it that there is something to decide."""
@@ -286,11 +280,11 @@ class Approvals:
         summary: str,
         subject: Mapping[str, Json],
         arguments: Mapping[str, Json] | None,
-    ) -> Approval:
+    ) -> tuple[Approval, bool]:
         approval, is_new = await self._store.request(kind, user.id, summary, subject, arguments, self._clock())
         if is_new:
             await self.announce(approval)
-        return approval
+        return approval, is_new
 
     async def _wait(self, approval: Approval) -> Approval:
         """The approval as it is once it was decided, or after ``wait_s``."""
@@ -361,7 +355,9 @@ def ending(approval: Approval) -> str:
 def _shown(arguments: Mapping[str, Json]) -> dict[str, Json]:
     """What somebody who decides sees of a call's arguments; what is bound to the approval is the whole of them."""
     return {
-        name: value[:SHOWN_ARGUMENT] + "…" if isinstance(value, str) and len(value) > SHOWN_ARGUMENT else value
+        name: f"{value[:SHOWN_ARGUMENT]}… [{len(value):,} characters]"
+        if isinstance(value, str) and len(value) > SHOWN_ARGUMENT
+        else value
         for name, value in arguments.items()
     }
 

@@ -94,7 +94,7 @@ class IdentityMethods:
         except IdentityTaken as exc:
             raise RequestError(str(exc), details={"code": DetailCode.FORBIDDEN}) from exc
         except InvalidProfile as exc:
-            raise invalid_params("identities.link", str(exc)) from exc
+            raise invalid_params("identities.link", str(exc).replace("external_id", "externalId")) from exc
         moved = moved_from is not None and moved_from != owner
         details = {"channel": params.channel, **({"from": moved_from} if moved else {})}
         await self._record(

@@ -20,6 +20,7 @@ from skynet.gateway.dispatch import Dispatcher, collect
 from skynet.gateway.errors import error_shape
 from skynet.gateway.people_commands import PeopleCommands
 from skynet.methods.approvals import ApprovalMethods
+from skynet.methods.groups import GroupMethods
 from skynet.methods.identities import IdentityMethods
 from skynet.methods.users import UserMethods
 from skynet.tables import TABLES
@@ -31,6 +32,7 @@ from skynet_users.budgets import Ledger, Limits
 from skynet_users.caller import Caller
 from skynet_users.credentials import CredentialStore
 from skynet_users.errors import Forbidden
+from skynet_users.groups import GroupStore
 from skynet_users.guardians import GuardianStore
 from skynet_users.identities import IdentityStore
 from skynet_users.links import LinkCodes
@@ -60,6 +62,7 @@ class People:
     credentials: CredentialStore
     identities: IdentityStore
     guardians: GuardianStore
+    groups: GroupStore
     links: LinkCodes
     store: ApprovalStore
     approvals: Approvals
@@ -101,6 +104,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
         await migrate(world.db, TABLES)
         clock, policy = Clock(), PermissionPolicy()
         credentials, identities, guardians = CredentialStore(world.db), IdentityStore(world.db), GuardianStore(world.db)
+        groups = GroupStore(world.db)
         links, store, audit = LinkCodes(world.db), ApprovalStore(world.db), AuditLog(world.db)
         changed: list[UserId] = []
         revoked: list[str] = []
@@ -156,6 +160,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
             ),
             IdentityMethods(identities, links=links, record=audit.record, clock=clock),
             ApprovalMethods(approvals, world.users),
+            GroupMethods(groups, users=world.users, record=audit.record),
         )
         guardian = caller_of((await world.users.add("Gwen", Role.USER)).id, Role.USER)
         await guardians.set(world.child.user_id, guardian.user_id, reads_transcripts=False)
@@ -165,6 +170,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
             credentials=credentials,
             identities=identities,
             guardians=guardians,
+            groups=groups,
             links=links,
             store=store,
             approvals=approvals,
