@@ -306,6 +306,23 @@ class ProviderConfig(Section, frozen=True, kw_only=True):
     """Whether thinking has to be sent back between two rounds of a turn, as ``reasoning_content``. Default: false."""
 
 
+class CompactionConfig(Section, frozen=True, kw_only=True):
+    """``[compaction]``: how long conversations are kept within a model's window, see docs/assistant.md."""
+
+    enabled: bool = True
+    """Whether they are. If false, each call is told as much of the end of a conversation as fits. Default true."""
+
+    model: str = ""
+    """The model that summarises and gathers facts: ``provider/model``, an alias, a pool or a model's id. It reads what
+    is summarised. Default empty: the cheapest model whose price is known, else that of ``agent.model``."""
+
+    turns: Annotated[int, Meta(ge=4, le=1000)] = 40
+    """With more turns than these the older half of so many is summarised, however short they are. Default 40."""
+
+    on_reset: bool = True
+    """Whether facts are gathered from a conversation that is reset, before it is put away. Default true."""
+
+
 class DatabaseConfig(Section, frozen=True, kw_only=True):
     """``[database]``: where everything is kept."""
 
@@ -445,6 +462,7 @@ class Config(Section, frozen=True, kw_only=True):
     router: RouterConfig = RouterConfig()
     budgets: BudgetsConfig = BudgetsConfig()
     users: UsersConfig = UsersConfig()
+    compaction: CompactionConfig = CompactionConfig()
     database: DatabaseConfig = DatabaseConfig()
     logging: LoggingConfig = LoggingConfig()
     permissions: PermissionsConfig = PermissionsConfig()
