@@ -10,8 +10,10 @@ from skynet.gateway.approvals import Record
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.heartbeat import SystemEvents
 from skynet_memory.ids import UserId, now_ms
+from skynet_protocol.errors import DetailCode, RequestError
 from skynet_protocol.memory import MemoryReadEvent
 from skynet_users.caller import Caller
+from skynet_users.errors import UnknownUser
 from skynet_users.people import User
 from skynet_users.permissions import Permission
 
@@ -23,7 +25,7 @@ class MemoryAccess:
     is needed, and then it is recorded, and told to the person: to their connections, and with their next message.
 
     Args:
-        person: the person or group with this id; raises UnknownUser.
+        person: the person or group with this id; raises ``UnknownUser``.
         is_member: whether somebody (the second) is in the group.
         record: where it is written down who did what.
     """
@@ -50,7 +52,7 @@ class MemoryAccess:
 
         Raises:
             Forbidden: another's, and the caller may not. It reads the same whether or not there is such a person.
-            UnknownUser: nobody's.
+            RequestError: nobody's.
         """
         return await self._reach(caller, user_id, method, "read")
 
@@ -82,7 +84,7 @@ class MemoryAccess:
         is_own = await self.is_own(caller, owner)
         caller.require(permission, None if is_own else owner)
         if not is_own:
-            await self._person(owner)
+            await self._exists(owner)
         if not is_own or action == "erased":
             details = {"method": method} | ({"everything": True} if everything else {})
             await self._record(f"memory.{action}", actor=caller.user_id, subject=owner, details=details)
@@ -90,6 +92,12 @@ class MemoryAccess:
             log.info("%s of %s by %s", method, owner, caller.user_id)
             self._tell(owner, caller, method, action)
         return owner
+
+    async def _exists(self, owner: UserId) -> None:
+        try:
+            await self._person(owner)
+        except UnknownUser as exc:
+            raise RequestError(str(exc), details={"code": DetailCode.NOT_FOUND}) from exc
 
     def _tell(self, owner: UserId, caller: Caller, method: str, action: Literal["read", "changed", "erased"]) -> None:
         name = caller.display_name or "An administrator"
