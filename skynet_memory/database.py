@@ -27,6 +27,7 @@ from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, cast
 import aiosqlite
 
 from skynet_memory.errors import DatabaseInUse, DatabaseRefused, StorageUnavailable
+from skynet_memory.scrub import Tree, scrub
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,9 @@ Row: TypeAlias = sqlite3.Row
 
 MAX_BATCH: Final = 64
 """Pieces of work in one COMMIT. Bounds how long the first of them waits for the last."""
+ERASING_TRIES: Final = 50
+ERASING_WAIT_MS: Final = 100
+"""How long writers wait for a read to let go of the log, each time that it is to be emptied."""
 
 _TRANSIENT: Final = {
     sqlite3.SQLITE_BUSY: "the database is locked",
@@ -59,6 +63,15 @@ def translate(exc: BaseException) -> BaseException:
             unavailable.__cause__ = exc
             return unavailable
     return exc
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table by their row ids, both ends included; all of them unless said otherwise."""
+
+    table: str
+    low: int = -(2**63)
+    high: int = 2**63 - 1
 
 
 class Statements:
@@ -189,6 +202,8 @@ class Database:
         self._holder: asyncio.Task[Any] | None = None
         self._versions: defaultdict[str, int] = defaultdict(int)
         self._lock_fd = -1
+        self._scrub_fd = -1
+        self._erasing: deque[tuple[tuple[Rows, ...], asyncio.Future[bool]]] = deque()
         self._connections: list[_Connection] = []
         self._readers: list[_Connection] = []
         self._reading: list[int] = []
@@ -269,9 +284,10 @@ class Database:
                 with contextlib.suppress(sqlite3.Error):
                     await self._connections.pop().close()
         finally:
-            if self._lock_fd >= 0:
-                os.close(self._lock_fd)
-                self._lock_fd = -1
+            for fd in (self._scrub_fd, self._lock_fd):
+                if fd >= 0:
+                    os.close(fd)
+            self._scrub_fd = self._lock_fd = -1
 
     # Reading
 
@@ -352,11 +368,14 @@ class Database:
         self._queued.set()
 
     async def _write_forever(self) -> None:
-        while not (self._closing and not self._queue):
+        while not (self._closing and not self._queue and not self._erasing):
             await self._queued.wait()
             self._queued.clear()
-            while self._queue:
-                await self._write_batch()
+            while self._queue or self._erasing:
+                if self._queue:
+                    await self._write_batch()
+                if self._erasing:
+                    await self._erase_batch()
 
     async def _write_batch(self) -> None:
         """One BEGIN IMMEDIATE … COMMIT with as much of the queue as fits."""
@@ -440,16 +459,64 @@ class Database:
 
     # The whole file
 
-    async def erase_traces(self) -> bool:
-        """Copy the write-ahead log into the file and empty it, so that what was deleted is in neither.
+    async def erase_traces(self, *tables: Rows) -> bool:
+        """Remove what deleting left behind: empty the write-ahead log into the file, and zero the unallocated space of
+        the pages of ``tables`` and their indexes; see ``scrub.py``.
 
-        To be called after the COMMIT that deleted. Other readers go on meanwhile, writers wait. False if a long read,
-        such as a backup, still holds the log: the next erasing tries again, and so does closing the file.
+        To be called after the COMMIT that deleted. Readers go on meanwhile; writers wait, 5 µs for each page. False if
+        a long read, such as a backup, held the log all the time: erase again later. Closing the file empties it too.
         """
-        row = await self._on_reader(_checkpoint)
-        if row[0] != 0:
-            log.warning("what was deleted is still in the log of %s: a read holds it", self.path.name)
-        return bool(row[0] == 0)
+        for _ in range(ERASING_TRIES):
+            done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            if self._closing or not self._readers:
+                raise RuntimeError(f"{self.path} is not open")
+            self._erasing.append((tables, done))
+            self._queued.set()
+            if await done:
+                return True
+        log.warning("what was deleted is still in the log of %s: a read holds it", self.path.name)
+        return False
+
+    async def _erase_batch(self) -> None:
+        """All that is asked for by now, at once. The writer is between two transactions."""
+        asked = list(self._erasing)
+        self._erasing.clear()
+        error: BaseException | None = None
+        erased = False
+        try:
+            rows = list(dict.fromkeys(each for tables, _ in asked for each in tables))
+            erased = await self._writer.run(partial(self._erase, rows))
+        except BaseException as exc:
+            error = exc
+        for _, done in asked:
+            if not done.done():
+                if error is None:
+                    done.set_result(erased)
+                else:
+                    done.set_exception(translate(error))
+        if error is not None and not isinstance(error, Exception):
+            raise error
+
+    def _erase(self, rows: Sequence[Rows], connection: sqlite3.Connection) -> bool:
+        connection.execute(f"PRAGMA busy_timeout = {ERASING_WAIT_MS}")
+        try:
+            if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] != 0:
+                return False
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {round(self._busy_timeout_s * 1000)}")
+        if self._scrub_fd < 0:
+            # Kept open: closing any descriptor of the file would drop the locks that SQLite holds on it
+            self._scrub_fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            trees = [tree for each in rows for tree in _trees(connection, each)]
+            if scrub(self._scrub_fd, trees):
+                os.fdatasync(self._scrub_fd)
+        finally:
+            connection.execute("ROLLBACK")
+            # Pages in the cache still have what the file no longer has, and would be written back with the next change
+            connection.execute("PRAGMA shrink_memory")
+        return True
 
     async def backup(self, target: Path) -> None:
         """Copy the committed state to ``target`` (mode 0600) by SQLite's online backup; replaces it only when whole."""
@@ -531,9 +598,11 @@ def _rollback(connection: sqlite3.Connection) -> None:
     connection.rollback()
 
 
-def _checkpoint(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    # A reader's connection may: query_only forbids changes of the data alone
-    return cast(tuple[int, int, int], tuple(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()))
+def _trees(connection: sqlite3.Connection, rows: Rows) -> list[Tree]:
+    found = connection.execute(
+        "SELECT type, rootpage FROM sqlite_schema WHERE tbl_name = ? AND rootpage > 0", (rows.table,)
+    )
+    return [Tree(root, rows.low, rows.high) if kind == "table" else Tree(root) for kind, root in found]
 
 
 def _copy(target: Path, connection: sqlite3.Connection) -> None:

@@ -7,11 +7,11 @@ from typing import Final, cast
 import msgspec
 
 from skynet_memory import ids
-from skynet_memory.database import Database, Row, Statements
+from skynet_memory.database import Database, Row, Rows, Statements
 from skynet_memory.errors import MemoryRefused
 from skynet_memory.ids import UserId, new_id
 from skynet_memory.memory_gate import MAX_KEY, WriteGate, clean, length_problem, one_line
-from skynet_memory.memory_rules import erase_words
+from skynet_memory.memory_rules import write_erasing
 from skynet_memory.memory_search import Index, WordReader, search
 from skynet_memory.memory_types import form_of_key
 
@@ -75,7 +75,7 @@ class KnowledgeStore:
             ids.now_ms() if now_ms is None else now_ms,
         )
 
-        def work(tx: Statements) -> tuple[Row, bool]:
+        def work(tx: Statements) -> Row:
             tx.changed(f"knowledge:{owner}")
             row = tx.fetchone(
                 "UPDATE knowledge SET topic = ?, content = ?, tags = ?, terms = ?, updated_at_ms = ?"
@@ -86,12 +86,9 @@ class KnowledgeStore:
                 row = _insert(tx, owner, form_of_key(topic), values)
             tx.execute("DELETE FROM knowledge_tags WHERE owner = ? AND row = ?", (owner, row["row"]))
             tx.executemany("INSERT INTO knowledge_tags VALUES (?, ?, ?)", [(owner, tag, row["row"]) for tag in names])
-            return row, erase_words(tx)
+            return row
 
-        row, has_traces = await self._db.write(work)
-        if has_traces:
-            await self._db.erase_traces()
-        return read_topic(row)
+        return read_topic(await write_erasing(self._db, work, _rows))
 
     async def get(self, owner: UserId, topic: str) -> Topic | None:
         row = await self._db.fetchone(
@@ -102,16 +99,13 @@ class KnowledgeStore:
     async def forget(self, owner: UserId, topic: str) -> bool:
         """Erase a topic as ``MemoryStore.forget`` does; False if there is none."""
 
-        def work(tx: Statements) -> tuple[bool, bool]:
+        def work(tx: Statements) -> bool:
             found = tx.execute("DELETE FROM knowledge WHERE owner = ? AND topic_form = ?", (owner, form_of_key(topic)))
             if found:
                 tx.changed(f"knowledge:{owner}")
-            return bool(found), erase_words(tx)
+            return bool(found)
 
-        found, has_traces = await self._db.write(work)
-        if has_traces:
-            await self._db.erase_traces()
-        return found
+        return await write_erasing(self._db, work, _rows)
 
     async def search(self, owner: UserId, query: str, *, limit: int = 10) -> list[FoundTopic]:
         """The best first, at most ``limit`` (up to ``MAX_FOUND``). Any text is a query."""
@@ -179,6 +173,10 @@ def read_topic(row: Row) -> Topic:
         created_at_ms=row["created_at_ms"],
         updated_at_ms=row["updated_at_ms"],
     )
+
+
+def _rows(_: Statements) -> tuple[Rows, ...]:
+    return Rows("knowledge"), Rows("knowledge_tags")
 
 
 def _insert(tx: Statements, owner: UserId, form: str, values: tuple[str, str, str, str, int]) -> Row:

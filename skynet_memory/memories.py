@@ -8,14 +8,14 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
-from skynet_memory.database import Database, Row, Statements
+from skynet_memory.database import Database, Row, Rows, Statements
 from skynet_memory.errors import MemoriesRefused, MemoryNotFound, MemoryRefused
 from skynet_memory.fulltext import folded
 from skynet_memory.ids import UserId
 from skynet_memory.memory_gate import Check, WriteGate, clean, length_problem, one_line
-from skynet_memory.memory_rules import Prepared, erase_words, learn, rows_of, store_anew
+from skynet_memory.memory_rules import Prepared, learn, rows_of, rows_of_memories, store_anew, write_erasing
 from skynet_memory.memory_search import Index, WordReader, search
 from skynet_memory.memory_transfer import Json, from_json, to_json
 from skynet_memory.memory_types import (
@@ -53,6 +53,8 @@ __all__ = [
     "Source",
 ]
 
+T = TypeVar("T")
+
 MAX_FOUND: Final = 50
 MAX_LISTED: Final = 200
 MAX_LEARNED: Final = 10
@@ -87,7 +89,7 @@ class MemoryStore:
         check = await self._gate.check_for(owner)
         prepared = [self.prepare(new, check) for new in news[:MAX_LEARNED]]
 
-        def work(tx: Statements) -> tuple[list[Learned], bool]:
+        def work(tx: Statements) -> Sequence[Learned]:
             learned = [
                 Learned(memory=None, outcome="refused", reason=item)
                 if isinstance(item, str)
@@ -96,11 +98,9 @@ class MemoryStore:
             ]
             if any(item.outcome in ("added", "updated") for item in learned):
                 tx.changed(topic(owner))
-            return learned, erase_words(tx)
+            return learned
 
-        learned, has_traces = await self._db.write(work)
-        if has_traces:
-            await self._db.erase_traces()
+        learned = list(await self._write(owner, work))
         rest = Learned(memory=None, outcome="refused", reason=f"{MAX_LEARNED} memories at a time are the most")
         return learned + [rest] * (len(news) - len(learned))
 
@@ -119,7 +119,7 @@ class MemoryStore:
         if isinstance(prepared, str):
             raise MemoryRefused(prepared)
 
-        def work(tx: Statements) -> tuple[Memory, bool]:
+        def work(tx: Statements) -> Memory:
             row = tx.fetchone("SELECT row FROM memories WHERE owner = ? AND id = ?", (owner, old.id))
             if row is None:
                 raise MemoryNotFound(memory_id)
@@ -130,12 +130,9 @@ class MemoryStore:
             if other is not None:
                 raise MemoryRefused(f"another memory has the key {other['key']!r}")
             tx.changed(topic(owner))
-            return store_anew(tx, owner, row["row"], prepared, now_ms), erase_words(tx)
+            return store_anew(tx, owner, row["row"], prepared, now_ms)
 
-        memory, has_traces = await self._db.write(work)
-        if has_traces:
-            await self._db.erase_traces()
-        return memory
+        return await self._write(owner, work)
 
     async def forget(self, owner: UserId, name: str = "", *, key: str = "") -> bool:
         """Erase the memory whose id or key is ``name``, or whose key is ``key``; False if there is none.
@@ -143,43 +140,41 @@ class MemoryStore:
         Its text is then in no table, index, free page, nor in the write-ahead log. Backups are not reached.
         """
 
-        def work(tx: Statements) -> tuple[bool, bool]:
+        def work(tx: Statements) -> bool:
             found = tx.execute("DELETE FROM memories WHERE owner = ? AND id = ?", (owner, name)) or tx.execute(
                 "DELETE FROM memories WHERE owner = ? AND key_form = ?", (owner, form_of_key(key or name))
             )
             if found:
                 tx.changed(topic(owner))
-            return bool(found), erase_words(tx)
+            return bool(found)
 
-        return await self._erase(work)
+        return await self._write(owner, work)
 
     async def forget_all(self, owner: UserId) -> bool:
         """Erase everything; False if there was nothing. Call it before a person is removed: that alone leaves words."""
 
-        def work(tx: Statements) -> tuple[bool, bool]:
+        def work(tx: Statements) -> bool:
             found = tx.execute("DELETE FROM memories WHERE owner = ?", (owner,))
             if found:
                 tx.changed(topic(owner))
-            return bool(found), erase_words(tx)
+            return bool(found)
 
-        return await self._erase(work)
+        return await self._write(owner, work)
 
     async def sweep(self, now_ms: int) -> int:
         """Erase everybody's expired memories, and words that a removed person left; returns how many memories."""
         swept = 0
         while True:
 
-            def work(tx: Statements) -> tuple[int, bool]:
+            def work(tx: Statements) -> int:
                 rows = tx.fetchall("SELECT row, owner FROM memories WHERE expires_at_ms <= ? LIMIT ?", (now_ms, SWEPT))
                 tx.executemany("DELETE FROM memories WHERE row = ?", [(row["row"],) for row in rows])
                 for owner in {row["owner"] for row in rows}:
                     tx.changed(topic(owner))
-                return len(rows), len(rows) < SWEPT and erase_words(tx)
+                return len(rows)
 
-            count, has_traces = await self._db.write(work)
+            count = await write_erasing(self._db, work, lambda _: [Rows("memories")])
             swept += count
-            if has_traces:
-                await self._db.erase_traces()
             if count < SWEPT:
                 return swept
 
@@ -208,15 +203,11 @@ class MemoryStore:
 
         prepared = await asyncio.to_thread(prepare)
 
-        def work(tx: Statements) -> tuple[Sequence[Learned], bool]:
+        def work(tx: Statements) -> Sequence[Learned]:
             tx.changed(topic(owner))
-            learned = [learn(tx, owner, item, self._reader, now_ms, created_at_ms=at_ms) for item, at_ms in prepared]
-            return learned, erase_words(tx)
+            return [learn(tx, owner, item, self._reader, now_ms, created_at_ms=at_ms) for item, at_ms in prepared]
 
-        learned, has_traces = await self._db.write(work)
-        if has_traces:
-            await self._db.erase_traces()
-        return learned
+        return await self._write(owner, work)
 
     async def get(self, owner: UserId, memory_id: str) -> Memory | None:
         row = await self._db.fetchone("SELECT * FROM memories WHERE owner = ? AND id = ?", (owner, memory_id))
@@ -279,11 +270,8 @@ class MemoryStore:
 
         return await self._db.read(work) if words.terms else []
 
-    async def _erase(self, work: Callable[[Statements], tuple[bool, bool]]) -> bool:
-        found, has_traces = await self._db.write(work)
-        if has_traces:
-            await self._db.erase_traces()
-        return found
+    async def _write(self, owner: UserId, work: Callable[[Statements], T]) -> T:
+        return await write_erasing(self._db, work, lambda tx: rows_of_memories(tx, owner))
 
     def prepare(self, new: NewMemory, check: Check) -> Prepared | str:
         """The form in which it is stored, or why it must not be."""

@@ -53,13 +53,8 @@ async def m001_memories(tx: Transaction) -> None:
     await tx.execute("CREATE INDEX memories_expiry ON memories(expires_at_ms) WHERE expires_at_ms IS NOT NULL")
     await tx.execute("CREATE TABLE memory_unerased (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID")
     for shard in range(8):
-        await _index(
-            tx,
-            f"memory_words_{shard}",
-            "memories",
-            "category",
-            f"(({{}}.row >> 32) + ({{}}.row & 4294967295) / 12500) % 8 = {shard}",
-        )
+        owners_turn = f"(({{}}.row >> 32) + ({{}}.row & 4294967295) / 12500) % 8 = {shard}"
+        await _index(tx, f"memory_words_{shard}", "memories", "category", owners_turn, ("key", "value", "tags"))
 
 
 async def m002_knowledge(tx: Transaction) -> None:
@@ -81,7 +76,7 @@ async def m002_knowledge(tx: Transaction) -> None:
         ) STRICT
         """
     )
-    await _index(tx, "knowledge_words", "knowledge", "''", "true")
+    await _index(tx, "knowledge_words", "knowledge", "''", "true", ("topic", "content", "tags"))
     await tx.execute(
         """
         CREATE TABLE knowledge_tags (
@@ -105,7 +100,7 @@ async def m002_knowledge(tx: Transaction) -> None:
     )
 
 
-async def _index(tx: Transaction, name: str, table: str, facet: str, condition: str) -> None:
+async def _index(tx: Transaction, name: str, table: str, facet: str, condition: str, texts: tuple[str, ...]) -> None:
     """An FTS5 table over ``terms`` of those rows of ``table`` that meet ``condition``, kept by triggers.
 
     It stores no text of its own, and no sizes: ranking reads the rows. The terms are what FTS5's ``porter unicode61``
@@ -122,7 +117,9 @@ async def _index(tx: Transaction, name: str, table: str, facet: str, condition: 
         f"INSERT INTO {name}({name}, rowid, terms, facet) VALUES ('delete', old.row, old.terms, {old_facet});"  # noqa: S608 - fixed texts
         f" INSERT OR IGNORE INTO memory_unerased VALUES ('{name}');"
     )
-    changed = f"(old.terms <> new.terms OR {old_facet} <> {new_facet})"
+    # Also when only the case of a text changed: the old one has to be erased from the log
+    changed = " OR ".join(f"old.{column} <> new.{column}" for column in ("terms", *texts))
+    changed = f"({changed} OR {old_facet} <> {new_facet})"
     await tx.execute(f"CREATE TRIGGER {name}_insert AFTER INSERT ON {table} WHEN {is_new} BEGIN {insert} END")
     await tx.execute(f"CREATE TRIGGER {name}_delete AFTER DELETE ON {table} WHEN {is_old} BEGIN {remove} END")
     await tx.execute(

@@ -1,15 +1,17 @@
 """What becomes of a new memory beside those that are known, inside a transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from skynet_memory.database import Row, Statements
+from skynet_memory.database import Database, Row, Rows, Statements
 from skynet_memory.ids import UserId, new_id
 from skynet_memory.memory_search import Index, WordReader
 from skynet_memory.memory_types import Learned, Memory, NewMemory, as_new, read_memory
+
+T = TypeVar("T")
 
 MIN_TELLING: Final = 4
 """Words a value has to have before the same words under another key are a duplicate."""
@@ -83,8 +85,8 @@ def insert(tx: Statements, owner: UserId, item: Prepared, now_ms: int, created_a
     return read_memory(row)
 
 
-def erase_words(tx: Statements) -> bool:
-    """Rewrite the indexes that hold removed words. True if there were any: ``Database.erase_traces`` has to follow.
+def erase_words(tx: Statements) -> tuple[Rows, ...]:
+    """Rewrite the indexes that hold removed words; returns what ``Database.erase_traces`` has to be told of them.
 
     It takes 1 ms for each 1,500 rows of such an index.
     """
@@ -92,7 +94,29 @@ def erase_words(tx: Statements) -> bool:
     for name in names:
         tx.execute(f"INSERT INTO {name}({name}) VALUES ('optimize')")  # noqa: S608 - names of our own tables
         tx.execute("DELETE FROM memory_unerased WHERE name = ?", (name,))
-    return bool(names)
+    return tuple(Rows(f"{name}_{part}") for name in names for part in ("data", "idx"))
+
+
+async def write_erasing(
+    db: Database, work: Callable[[Statements], T], where: Callable[[Statements], Sequence[Rows]]
+) -> T:
+    """``Database.write`` that returns when nothing is left of what ``work`` removed. ``where`` its rows were."""
+
+    def both(tx: Statements) -> tuple[T, tuple[Rows, ...]]:
+        value = work(tx)
+        words = erase_words(tx)
+        return value, (*words, *where(tx)) if words else ()
+
+    value, traces = await db.write(both)
+    if traces:
+        await db.erase_traces(*traces)
+    return value
+
+
+def rows_of_memories(tx: Statements, owner: UserId) -> tuple[Rows, ...]:
+    """Where this person's memories are."""
+    row = tx.fetchone("SELECT number FROM memory_owners WHERE owner = ?", (owner,))
+    return () if row is None else (Rows("memories", row["number"] << 32, (row["number"] + 1 << 32) - 1),)
 
 
 def _stays(old: Memory, new: NewMemory) -> str:
