@@ -150,9 +150,10 @@ class Runs:
             if inbound.caller.conn_id is not None:
                 running.watchers.add(inbound.caller.conn_id)
             return Repeat("running", None, running.accepted_at_ms, running)
-        await self.check_room(inbound.caller.user_id, inbound.key, owner=inbound.owner)
         if inbound.reply is None:
             inbound = await self._screened(inbound)
+        # Last, and nothing is awaited after it: those that arrive together are counted one by one.
+        await self.check_room(inbound.caller.user_id, inbound.key, owner=inbound.owner)
         accepting = self._tasks.start(self._store_inbound(inbound), name=f"accept {inbound.run_id}")
         self._arriving[inbound.key] += 1
         try:
