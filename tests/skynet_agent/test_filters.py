@@ -16,6 +16,7 @@ from skynet_agent.filters import (
     FilterLevel,
     StreamFilter,
     checked_by_model,
+    is_fit,
 )
 from tests.skynet_agent.filter_sentences import HARMLESS, REFUSED
 
@@ -306,3 +307,11 @@ async def test_a_model_that_fails_blocks_only_at_strict(level: FilterLevel, cate
 
     assert await checked_by_model(failing, "text", level) == category
     assert await checked_by_model(hanging, "text", level, timeout_s=0.01) == category
+
+
+def test_the_models_answer_is_one_of_two_words() -> None:
+    assert is_fit(" FIT.\n")
+    assert not is_fit("**Unfit**")
+    for answer in ("", "yes", "It is FIT", "FIT UNFIT"):
+        with pytest.raises(ValueError, match="neither"):
+            is_fit(answer)
