@@ -250,10 +250,9 @@ class TestReset:
         granted = 0
         for hour in range(24 * 20):
             desk.now_ms = NOON + hour * HOUR
-            best = min(
-                range(-14, 13), key=lambda offset: -(desk.now_ms // HOUR - offset) % 24
-            )  # where midnight is near
-            desk.zones[ADA] = ZoneInfo(f"Etc/GMT{best:+}")
+            hours = desk.now_ms // HOUR
+            ahead = min(range(-14, 13), key=lambda zone: -(hours - zone) % 24 or 24)  # where midnight comes next
+            desk.zones[ADA] = ZoneInfo(f"Etc/GMT{ahead:+}")
             desk.ledger.forget(ADA)
             try:
                 await desk.spend(ADA, 100)
