@@ -54,6 +54,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "users token create": ("skynet.cli.users:token_create", "Make a personal token, and print it this once."),
     "users token list": ("skynet.cli.users:token_list", "List personal tokens, without the tokens."),
     "users token revoke": ("skynet.cli.users:token_revoke", "End a token."),
+    "memory search": ("skynet.cli.memory:search", "Search what is remembered of you."),
+    "memory list": ("skynet.cli.memory:list_memories", "List what is remembered of you, newest first."),
+    "memory learn": ("skynet.cli.memory:learn", "Have something remembered."),
+    "memory forget": ("skynet.cli.memory:forget", "Erase a memory, or all of them, for good."),
+    "memory show": ("skynet.cli.memory:show", "Print what the assistant is told of you with every message."),
+    "memory export": ("skynet.cli.memory:export", "Write everything that is remembered as JSON."),
+    "memory import": ("skynet.cli.memory:import_memories", "Have everything remembered that a file holds."),
     "audit list": ("skynet.cli.audit:list_entries", "Print who did what, newest first."),
     "audit verify": ("skynet.cli.audit:verify", "Say whether the audit log is what was recorded."),
 }
@@ -68,6 +75,7 @@ GROUPS: dict[str, str] = {
     "devices": "Clients that are paired with the gateway, or ask to be.",
     "users": "The people of this gateway.",
     "users token": "Personal tokens, with which a client is somebody.",
+    "memory": "What the assistant remembers.",
     "audit": "The record of who did what.",
 }
 
