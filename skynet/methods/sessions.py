@@ -48,6 +48,9 @@ from skynet_users.caller import Caller
 AbortSession: TypeAlias = Callable[[UserId, SessionKey], Awaitable[object]]
 """Stops the active runs of a session and returns when their end is stored."""
 
+Archived: TypeAlias = Callable[[UserId, SessionKey, SessionId], object]
+"""Is told of a transcript that a reset put away; returns at once."""
+
 ABORT_TIMEOUT_S = 15.0
 """How long a reset or delete waits for an active run to end."""
 MAX_PREVIEWED = 64
@@ -68,6 +71,7 @@ class SessionMethods:
         router: Router,
         abort_session: AbortSession,
         store_path: str,
+        archived: Archived | None = None,
         abort_timeout_s: float = ABORT_TIMEOUT_S,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -76,6 +80,7 @@ class SessionMethods:
         self._router = router
         self._abort_session = abort_session
         self._store_path = store_path
+        self._archived = archived
         self._abort_timeout_s = abort_timeout_s
         self._clock = clock
         self._pages = _Pages()
@@ -258,7 +263,10 @@ class SessionMethods:
         """
         key = _own_key(caller, params.key)
         await self._stop_runs(caller.user_id, key, params.key)
+        before = await self._sessions.get(caller.user_id, key)
         session = await self._sessions.reset(caller.user_id, key)
+        if before is not None and self._archived is not None:
+            self._archived(caller.user_id, key, before.session_id)
         return SessionsResetResult(ok=True, key=render_key(key), entry=entry(session, self._router))
 
     @method("sessions.delete")
@@ -279,7 +287,10 @@ class SessionMethods:
 
     @method("sessions.compact")
     async def compact(self, caller: Caller, params: SessionsCompactParams) -> SessionsCompactResult:
-        """Let the conversation begin with its last ``maxLines`` entries; the older ones stay stored."""
+        """Let the conversation begin with its last ``maxLines`` entries; the older ones stay stored.
+
+        No model is asked: what summaries told of the older ones is no longer told either (OPENCLAW-V3 6.4).
+        """
         key = _own_key(caller, params.key)
         rendered = render_key(key)
         try:

@@ -11,6 +11,7 @@ from skynet.gateway.dispatch import Dispatcher, collect
 from skynet.methods import sessions as module
 from skynet.methods.sessions import SessionMethods
 from skynet_agent.messages import TextBlock, ToolResultMessage, encode_message
+from skynet_memory.compactions import CompactionStore
 from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.sessions import SessionQuery
 from tests.skynet.methods import shapes
@@ -392,6 +393,29 @@ async def test_reset(world: World) -> None:
     assert world.aborted == [key_of(world.admin)]
 
 
+async def test_what_a_reset_puts_away_is_told(world: World) -> None:
+    """BA-019: so that it can be remembered."""
+    told: list[object] = []
+
+    async def nothing_runs(owner: UserId, key: SessionKey) -> None: ...
+
+    methods = SessionMethods(
+        sessions=world.sessions,
+        transcripts=world.transcripts,
+        router=world.router,
+        abort_session=nothing_runs,
+        archived=lambda *archived: told.append(archived),
+        store_path="x",
+    )
+    world.dispatcher = Dispatcher(collect(methods), world.tasks)
+    await world.call(world.admin, "sessions.reset", {"key": "work"})
+    assert told == [], "there was nothing"
+    before = await world.turn(world.admin, "work")
+    await world.call(world.admin, "sessions.reset", {"key": "work"})
+    (archived,) = told
+    assert archived == (world.admin.user_id, before.key, before.session_id)
+
+
 async def test_reset_makes_a_session(world: World) -> None:
     result = await world.call(world.admin, "sessions.reset", {"key": "fresh"})
     shapes.check(shapes.SESSIONS_RESET, result)
@@ -463,6 +487,28 @@ async def test_compact(world: World) -> None:
     assert len(await world.transcripts.history(world.admin.user_id, session.session_id, limit=100)) == 2
     (row,) = (await world.call(world.admin, "sessions.list"))["sessions"]
     assert row["totalTokensFresh"] is False and "totalTokens" not in row
+    patched = await world.call(world.admin, "sessions.patch", {"key": "work", "label": "w"})
+    assert patched["entry"]["compactionCount"] == 1
+    history = await world.transcripts.history(world.admin.user_id, session.session_id, limit=100, include_covered=True)
+    assert len(history) == 6
+
+
+async def test_a_compacted_conversation_is_truncated_without_its_summaries(world: World) -> None:
+    """``kept`` counts what was said; compactions are no lines, and what they told goes with what they covered."""
+    owner = world.admin.user_id
+    for _ in range(3):
+        session = await world.turn(world.admin, "work")
+    compactions = CompactionStore(world.db)
+    live = await compactions.live(owner, session.session_id)
+    await compactions.cover(owner, session.session_id, live[1:3], summary="s", now_ms=1)
+    short = await world.call(world.admin, "sessions.compact", {"key": "work", "maxLines": 3})
+    assert (short["compacted"], short["kept"]) == (False, 3)
+    cut = await world.call(world.admin, "sessions.compact", {"key": "work", "maxLines": 2})
+    assert (cut["compacted"], cut["kept"]) == (True, 2)
+    window = await compactions.window(owner, session.session_id, limit=100)
+    assert (window.first, window.told, len(window.entries)) == (None, (), 2)
+    patched = await world.call(world.admin, "sessions.patch", {"key": "work", "label": "w"})
+    assert patched["entry"]["compactionCount"] == 2
 
 
 async def test_another_persons_sessions_do_not_exist(world: World) -> None:
