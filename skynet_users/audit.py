@@ -34,6 +34,9 @@ MAX_TEXT: Final = 500
 MAX_DETAILS: Final = 4000
 """Characters of the details as JSON."""
 MOST_LISTED: Final = 200
+MOST_NOTES: Final = 30
+"""Notes of one action and actor in a minute: whoever tries a thousand passwords fills no disk."""
+_MINUTE_MS: Final = 60_000
 
 
 class Action(StrEnum):
@@ -105,9 +108,22 @@ class VerifyResult:
     problem: Problem | None = None
 
 
+@dataclass(slots=True)
+class _Minute:
+    """How much one actor did of one thing."""
+
+    began_ms: int
+    noted: int = 0
+    left_out: int = 0
+
+    def is_over(self, at_ms: int) -> bool:
+        return abs(at_ms - self.began_ms) >= _MINUTE_MS
+
+
 class AuditLog:
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._minutes: dict[tuple[str, str], _Minute] = {}
 
     async def record(
         self,
@@ -136,11 +152,36 @@ class AuditLog:
         details: Mapping[str, Json] | None = None,
         now_ms: int | None = None,
     ) -> None:
-        """Like ``record``, for what happens anyway (a login, a refusal): what cannot be stored is in the log file."""
+        """Like ``record``, for what happens anyway (a login, a refusal): what cannot be stored is in the log file.
+
+        Beyond :data:`MOST_NOTES` of the same action and actor in a minute they are counted only; the next row says how
+        many were left out (``leftOut``).
+        """
+        at_ms = current_ms() if now_ms is None else now_ms
+        minute = self._minute(action, actor, at_ms)
+        if minute.noted >= MOST_NOTES:
+            minute.left_out += 1
+            return
+        minute.noted += 1
+        if minute.left_out:
+            details = {**(details or {}), "leftOut": minute.left_out}
+            minute.left_out = 0
         try:
-            await self.record(action, actor=actor, subject=subject, details=details, now_ms=now_ms)
+            await self.record(action, actor=actor, subject=subject, details=details, now_ms=at_ms)
         except (StorageUnavailable, LookupError, sqlite3.Error) as exc:
             log.error("not in the audit log: %s by %s on %s: %s", action, actor or "nobody", subject or "nothing", exc)
+
+    def _minute(self, action: str, actor: str, at_ms: int) -> _Minute:
+        minute = self._minutes.get((action, actor))
+        if minute is None:
+            if len(self._minutes) >= 1000:  # those who left nothing out need not be remembered
+                over = [key for key, other in self._minutes.items() if other.is_over(at_ms) and not other.left_out]
+                for key in over:
+                    del self._minutes[key]
+            minute = self._minutes[action, actor] = _Minute(at_ms)
+        elif minute.is_over(at_ms):
+            minute.began_ms, minute.noted = at_ms, 0
+        return minute
 
     async def list(
         self,

@@ -178,6 +178,36 @@ class TestRecording:
         asyncio.run(play())
 
 
+class TestNotes:
+    """What strangers can cause is bounded."""
+
+    async def test_beyond_so_many_in_a_minute_they_are_counted_only(self, store: Database, ada: User) -> None:
+        log = AuditLog(store)
+        for number in range(1000):
+            await log.note(Action.LOGIN_FAILED, actor="", subject=f"device {number}", now_ms=NOON + number)
+        await log.note(Action.LOGIN_FAILED, actor=ada.id, now_ms=NOON + 1)
+        await log.note(Action.LOGIN, actor="", now_ms=NOON + 1)
+        assert len(await log.list(200)) == audit.MOST_NOTES + 2
+        for number in range(2):
+            await log.note(Action.LOGIN_FAILED, actor="", details={"reason": "x"}, now_ms=NOON + 60_000 + number)
+        second, first, *_ = await log.list()
+        assert first.details == {"reason": "x", "leftOut": 1000 - audit.MOST_NOTES}
+        assert second.details == {"reason": "x"}
+
+    async def test_many_actors_are_not_all_remembered(self, store: Database) -> None:
+        log = AuditLog(store)
+        for number in range(1100):
+            await log.note("permission.refused", actor=UserId(str(number)), now_ms=NOON + number * 1000)
+        assert len(log._minutes) <= 1000
+        assert (await log.verify()).rows == 1100
+
+    async def test_what_was_done_is_never_left_out(self, store: Database, ada: User) -> None:
+        log = AuditLog(store)
+        for _ in range(100):
+            await log.record(Action.TOKEN_CREATED, actor=ada.id, now_ms=NOON)
+        assert (await log.verify()).rows == 100
+
+
 class TestAppendOnly:
     """The database itself refuses everything else."""
 
