@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -36,7 +35,6 @@ from skynet_users.groups import GroupStore
 from skynet_users.guardians import GuardianStore
 from skynet_users.identities import IdentityStore
 from skynet_users.links import LinkCodes
-from skynet_users.passwords import has_password
 from skynet_users.people import User
 from skynet_users.permissions import PermissionPolicy
 from skynet_users.resolver import UserResolver
@@ -154,7 +152,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
                 ledger=ledger,
                 changed=on_changed,
                 revoked=on_revoked,
-                has_password=partial(has_password, world.db),
+                has_password=credentials.has_password,
                 record=audit.record,
                 clock=clock,
             ),

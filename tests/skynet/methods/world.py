@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -46,13 +46,14 @@ from skynet_memory.keys import build_key
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.sessions import Session, SessionStore
-from skynet_memory.transcripts import TranscriptStore
-from skynet_memory.turns import NewEntry, TurnBegun, TurnStore
+from skynet_memory.transcripts import NewEntry, TranscriptStore
+from skynet_memory.turns import TurnBegun, TurnStore
 from skynet_memory.usage import UsageRecord, UsageStore
 from skynet_protocol.errors import RequestError
 from skynet_protocol.frames import Request, encode_error
 from skynet_protocol.methods import authorize
 from skynet_protocol.scopes import greatest_scopes
+from skynet_users.approvals import Json
 from skynet_users.caller import Caller
 from skynet_users.devices import DeviceStore
 from skynet_users.people import UserStore
@@ -125,6 +126,9 @@ class FakeConnection:
 
     def request_ended(self) -> None: ...
 
+    def while_open(self, waiting: Awaitable[object]) -> Awaitable[object]:
+        return waiting
+
     def named(self, event: str) -> list[dict[str, Any]]:
         return [frame for frame in self.events if frame["event"] == event]
 
@@ -155,6 +159,9 @@ class World:
     user: Caller
     child: Caller
     aborted: list[SessionKey] = field(default_factory=list)
+    revoked_devices: list[tuple[DeviceId, str | None]] = field(default_factory=list)
+    recorded: list[tuple[str, str, str]] = field(default_factory=list)
+    """What of the devices went to the audit log: action, actor, subject."""
     last_turn_ms: int = 0
 
     async def call(self, caller: Caller, method: str, params: Any = None) -> Any:
@@ -267,10 +274,20 @@ async def open_world(home: Path) -> AsyncIterator[World]:
             agent_name="Ada",
         )
         aborted: list[SessionKey] = []
+        revoked_devices: list[tuple[DeviceId, str | None]] = []
+        recorded: list[tuple[str, str, str]] = []
 
         async def abort_session(owner: UserId, key: SessionKey) -> bool:
             aborted.append(key)
             return False
+
+        async def device_revoked(device_id: DeviceId, role: str | None) -> None:
+            revoked_devices.append((device_id, role))
+
+        async def record(
+            action: str, *, actor: UserId | Literal[""], subject: str, details: Mapping[str, Json]
+        ) -> None:
+            recorded.append((action, actor, subject))
 
         table = collect(
             HealthMethods(
@@ -299,7 +316,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
             ConfigMethods(config, env={"SKYNET_HOME": str(home)}),
             LogMethods(home / "logs" / "skynet.log"),
             UsageMethods(usage),
-            DeviceMethods(devices, broadcaster),
+            DeviceMethods(devices, broadcaster, revoked=device_revoked, record=record),
             ChannelMethods(),
             SkillMethods(workspace_dir=home / "workspace", managed_dir=home / "skills"),
             ToolMethods(look_for_tools),
@@ -331,6 +348,8 @@ async def open_world(home: Path) -> AsyncIterator[World]:
                 user=caller_of((await users.add("Bo", Role.USER)).id, Role.USER),
                 child=caller_of((await users.add("Cy", Role.CHILD)).id, Role.CHILD),
                 aborted=aborted,
+                revoked_devices=revoked_devices,
+                recorded=recorded,
             )
         finally:
             await router.aclose()
