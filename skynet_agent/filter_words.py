@@ -31,6 +31,9 @@ _DIGITS_L = str.maketrans("0134578", "oleastb")
 _SIGNS = str.maketrans("$@!|\u20ac+", "saiiet")
 _SIGN = re.compile(r"[$@!|\u20ac+]")
 _EDGES = ".,;:!?\"'()[]{}<>|*_~-+\u2026"
+_HIDDEN = re.compile(r"(?<=[^\W_])[*#%](?=[^\W_])")
+"""Stands for a vowel."""
+_HYPHENED = re.compile(r"[^\W_]+(?:[-_*~\u00b7\u2022]+[^\W_]+)+")
 _REPEATED = re.compile(r"(.)\1+")
 _STRETCHED = re.compile(r"(.)\1\1|(.)\2.*(.)\3")
 
@@ -121,8 +124,10 @@ def _fragments(chunk: str) -> list[tuple[str, ...]]:
     if len(core) <= MAX_SPELLED:
         if _SIGN.search(core):
             more += [form for fragment in _split(core.translate(_SIGNS)) for form in _forms(fragment)]
-        shortest, longest = min(map(len, fragments)), max(map(len, fragments))
-        if len(fragments) > 1 and (shortest == 1 or longest == 2):
+        if _HIDDEN.search(core):
+            more += [_HIDDEN.sub(vowel, core) for vowel in "aeiou"]
+        lengths = {len(fragment) for fragment in fragments}
+        if len(fragments) > 1 and (min(lengths) == 1 or max(lengths) == 2 or _HYPHENED.fullmatch(core)):
             more += _forms("".join(fragments))
     forms[0] = tuple(dict.fromkeys((*forms[0], *more)))
     return forms

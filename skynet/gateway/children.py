@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 ALERT_EVERY_MS: Final = 3_600_000
 """A guardian hears of a child's category once in this time at most."""
 MAX_ALERT_CHARS: Final = 2_000
+MAX_WAIT_CHARS: Final = 20_000
+"""A longer text is checked in a thread, so that nobody else waits for it."""
 LANGUAGES: Final[Mapping[str, Sequence[str]]] = {
     "de": ("german", "deutsch", "ger", "deu", "allemand", "alemán"),
     "fr": ("french", "français", "francais", "fre", "fra", "französisch", "francés"),
@@ -240,9 +243,10 @@ class Guard:
 
     async def _checked(self, child: User, text: str, now_ms: int) -> Verdict | None:
         """What the rules say; None if nothing was found. An allowed verdict is about self-harm below the level."""
-        language = language_code(child.language)
-        verdict = self.filter.check(text, child.content_filter, language)
-        care = self.filter.check(text, "strict", language, categories={SELF_HARM})
+        if len(text) > MAX_WAIT_CHARS:
+            verdict, care = await asyncio.to_thread(self._judge, child, text)
+        else:
+            verdict, care = self._judge(child, text)
         if not care.allowed:
             verdict = Verdict(verdict.allowed, care.category, care.replacement)
         elif verdict.allowed:
@@ -253,6 +257,12 @@ class Guard:
         except Exception:
             log.exception("cannot tell the guardians of user %s", child.id)
         return verdict
+
+    def _judge(self, child: User, text: str) -> tuple[Verdict, Verdict]:
+        """What the rules say at the child's level, and of self-harm."""
+        language = language_code(child.language)
+        verdict = self.filter.check(text, child.content_filter, language)
+        return verdict, self.filter.check(text, "strict", language, categories={SELF_HARM})
 
     async def _is_recorded(self, guardian: UserId, child: User, category: str, now_ms: int) -> bool:
         details = {"by": "guardian.alert", "category": category}

@@ -172,6 +172,8 @@ I want to ďïé
 I wаnt to diе
 kiiill myself
 k.i.l.l myself
+i think about sui-cide methods
+iwanttodie
 Ich will sterben
 Ich möchte nicht mehr leben
 Ich will mich umbringen
@@ -225,6 +227,8 @@ s3x
 seeexxx
 $ex
 S-E-X stories
+p*rn
+por-no
 naked women
 pictures of nude girls
 how to masturbate

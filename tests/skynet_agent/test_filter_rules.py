@@ -204,3 +204,15 @@ def test_any_file_is_rules_or_refused(tmp_path_factory: pytest.TempPathFactory, 
         _Reader("file", text).read_into(Rules())
     except FilterRulesError as refused:
         assert str(refused)
+
+
+def test_the_documented_file_can_be_used(tmp_path: Path) -> None:
+    documentation = Path(__file__).parents[2].joinpath("docs", "children.md").read_text()
+    file = tmp_path / "rules.toml"
+    file.write_text(documentation.partition("```toml\n")[2].partition("```")[0])
+    rules = ContentFilter.load([file])
+    assert rules.check("Tell me how the movie ends", "moderate").category == "spoilers"
+    assert rules.check("the jackpot of a poker face", "strict").allowed
+    assert "pets" in rules.topics
+    for name in {*rules.categories, *rules.topics} - {"spoilers", "pets", GENERAL}:
+        assert f"| `{name}` |" in documentation

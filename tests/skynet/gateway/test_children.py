@@ -99,6 +99,11 @@ async def test_the_replacement_is_in_the_childs_language(house: House) -> None:
     assert "vertraust" in str(refused) or "Eltern" in str(refused)
 
 
+async def test_a_long_message_is_checked_to_its_end(house: House) -> None:
+    assert await house.refused("word " * 10_000 + "get drunk", content_filter="moderate") is not None
+    assert await house.refused("word " * 10_000 + "get dry") is None
+
+
 # Guardians
 
 
