@@ -21,6 +21,7 @@ from skynet.cli.errors import Exit
 from skynet.config import Config, PriceConfig, config_to_public, load_config, schema
 from skynet.config.schema import fields_of, is_table, plain_type
 from skynet.gateway import run_request, runs
+from skynet.gateway.approvals import Record
 from skynet.gateway.dispatch import _MARK
 from skynet.gateway.run_events import COALESCE_S
 from skynet.hooks import (
@@ -50,7 +51,7 @@ from skynet.plugins import MOST_PLUGINS, PluginFile, parse
 from skynet.plugins.folders import FILE_BYTES
 from skynet.processes import OPEN_FILES, OUTPUT_BYTES
 from skynet.supervisor import Supervisor
-from skynet.tools import built_in_tools, files, plugins, search
+from skynet.tools import Remembered, built_in_tools, files, plugins, search
 from skynet.tools.commands import CommandPort
 from skynet_agent import breaker, catalogue, claude, failover, turn, workspace
 from skynet_agent.registry import REGISTRY, KnownProvider
@@ -59,9 +60,12 @@ from skynet_agent.tools import Tool
 from skynet_agent.workspace import BOOTSTRAP, FILES, FIRST_RUN, Workspace, WorkspaceMode
 from skynet_memory.database import Database
 from skynet_memory.ids import Role, RunId, SessionKey, UserId
+from skynet_memory.knowledge import KnowledgeStore
+from skynet_memory.memories import MemoryStore
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
-from skynet_protocol import audit, providers
+from skynet_memory.search import TranscriptSearch
+from skynet_protocol import audit, history, knowledge, memory, providers
 from skynet_protocol.events import EVENT_SCOPES, EVENTS, is_droppable
 from skynet_protocol.methods import METHODS
 from skynet_users.permissions import DEFAULT_POLICY, Permission, permits
@@ -308,7 +312,14 @@ class TestAssistant:
     def test_every_built_in_tool_has_its_row(self, tmp_path: Path) -> None:
         places = Places(lambda context: tmp_path)
         permissions = {row[0]: row[-1] for row in self.rows() if len(row) == 4}
-        offered = built_in_tools(places=places, workspace=Workspace(tmp_path))
+        database = Database(tmp_path / "skynet.db")
+        remembered = Remembered(
+            memories=MemoryStore(database),
+            knowledge=KnowledgeStore(database),
+            history=TranscriptSearch(database),
+            record=cast(Record, object()),
+        )
+        offered = built_in_tools(places=places, workspace=Workspace(tmp_path), remembered=remembered)
         assert {f"`{tool.name}`": f"`{tool.permission}`" for tool in offered}.items() <= permissions.items()
         for tool in built_in_tools(places=places, workspace=Workspace(tmp_path), commands=cast(CommandPort, object())):
             assert f"`{tool.name}`" in self.TEXT
@@ -384,6 +395,19 @@ OWN_METHODS: Mapping[str, Sequence[type[msgspec.Struct]]] = {
     "providers.list": (providers.ProvidersListParams, providers.ProvidersListResult, providers.KnownProvider),
     "providers.models": (providers.ProvidersModelsParams, providers.ProvidersModelsResult),
     "providers.test": (providers.ProvidersTestParams, providers.ProvidersTestResult, providers.ProviderTest),
+    "memory.list": (memory.MemoryListParams, memory.MemoryListResult, memory.MemoryEntry, memory.MemoryReadEvent),
+    "memory.search": (memory.MemorySearchParams, memory.MemorySearchResult),
+    "memory.learn": (memory.MemoryLearnParams, memory.MemoryLearnResult),
+    "memory.update": (memory.MemoryUpdateParams, memory.MemoryUpdateResult),
+    "memory.forget": (memory.MemoryForgetParams, memory.MemoryForgetResult),
+    "memory.export": (memory.MemoryExportParams, memory.MemoryExportResult),
+    "memory.import": (memory.MemoryImportParams, memory.MemoryImportResult),
+    "memory.show": (memory.MemoryShowParams, memory.MemoryShowResult),
+    "knowledge.list": (knowledge.KnowledgeListParams, knowledge.KnowledgeListResult, knowledge.Topic),
+    "knowledge.search": (knowledge.KnowledgeSearchParams, knowledge.KnowledgeSearchResult),
+    "knowledge.write": (knowledge.KnowledgeWriteParams, knowledge.KnowledgeWriteResult),
+    "knowledge.forget": (knowledge.KnowledgeForgetParams, knowledge.KnowledgeForgetResult),
+    "history.search": (history.HistorySearchParams, history.HistoryHit, history.HistoryEntry),
     "audit.list": (audit.AuditListParams, audit.AuditEntryView, audit.AuditListResult),
     "audit.verify": (audit.AuditVerifyParams, audit.AuditVerifyResult),
 }
