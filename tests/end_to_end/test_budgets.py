@@ -5,16 +5,32 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skynet_memory.ids import Role
+from skynet.gateway.model_calls import Account
+from skynet.hooks import HookUser
+from skynet.models import provider_rows
+from skynet.supervisor import Supervisor
+from skynet.tables import TABLES
+from skynet_agent.messages import TextBlock, UserMessage
+from skynet_agent.requests import ModelOptions, ModelRequest
+from skynet_agent.router import Router
+from skynet_memory.database import Database
+from skynet_memory.ids import DEFAULT_AGENT, Role, SessionId
+from skynet_memory.keys import build_key
+from skynet_memory.migrations import migrate
+from skynet_memory.usage import UsageStore
+from skynet_users.budgets import Limits, Spent
+from skynet_users.people import UserStore
 from tests.end_to_end.scene import add_person, answer, say, send, tool
 from tests.support.client import Refused, WireClient
-from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.gateway import RunningGateway, gateway_config, running_gateway
 from tests.support.model_server import ModelServer
+from tests.support.pipeline import make_calls, make_ledger
 from tests.support.polling import until
 
 LIMIT = 20_000
@@ -167,3 +183,45 @@ async def test_over_http_the_refusal_is_an_error_of_the_request(gateway: Running
         refused = await http.post("/v1/chat/completions", json=body)
     assert refused.status_code == 429
     assert WORDS.search(refused.json()["error"]["message"])
+
+
+async def test_100_turns_at_once_some_of_which_fail_or_are_stopped(tmp_path: Path, models: ModelServer) -> None:
+    """SK-124: past the bound on what one person may have under way. All give back what they did not use."""
+    config = gateway_config(tmp_path, models=models)
+    async with (
+        Database(tmp_path / "skynet.db") as db,
+        Supervisor() as tasks,
+        aclosing(Router(provider_rows(config), retries=0)) as router,
+    ):
+        await migrate(db, TABLES)
+        ben = await UserStore(db).add("Ben", Role.USER)
+        ledger = make_ledger(db, limits=Limits(daily_tokens=5000))
+        calls = make_calls(db, router, tasks, ledger=ledger)
+        key = build_key(ben.id, DEFAULT_AGENT, "main")
+        account = Account(
+            user=HookUser(id=ben.id, role=Role.USER, display_name="Ben"), key=key, session_id=SessionId("s")
+        )
+        ways = ("tokens=150 prompt=9", "tokens=3 prompt=9", "fail=500", "tokens=2 hang")
+
+        async def turn(number: int) -> None:
+            request = ModelRequest(
+                model="mock/mock-1",
+                system=(),
+                messages=(UserMessage(content=[TextBlock(text=ways[number % len(ways)])], timestamp=1),),
+                options=ModelOptions(max_tokens=ANSWER_TOKENS),
+            )
+            async with asyncio.timeout(60):
+                await calls.ask(account, request)
+
+        turns = [asyncio.create_task(turn(number)) for number in range(100)]
+        quick = [task for number, task in enumerate(turns) if number % len(ways) != 3]
+        await asyncio.wait(quick)
+        for task in turns:
+            task.cancel()
+        await asyncio.wait(turns)
+        outcomes = {"stopped" if task.cancelled() else type(task.exception()).__name__ for task in turns}
+        assert outcomes == {"NoneType", "CallRefused", "Overloaded", "stopped"}
+        day = (await ledger.status(ben.id)).day
+        assert day.reserved == Spent()
+        stored, _ = await UsageStore(db).spent(ben.id, 0)
+        assert 0 < day.used.tokens == stored < 5000 + ANSWER_TOKENS
