@@ -7,9 +7,11 @@ import contextlib
 import hashlib
 import json
 import logging
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -434,3 +436,18 @@ async def test_a_cancelled_record_is_there_or_not(store: Database, cut: int) -> 
     await log.record("login", actor="")
     result = await log.verify()
     assert result.ok and result.rows in (1, 2)
+
+
+class TestDocumentation:
+    """``docs/audit.md`` says what the code does."""
+
+    TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+
+    def test_every_action_and_every_problem_has_its_row(self) -> None:
+        cells = [line.split("|")[1] for line in self.TEXT.splitlines() if line.startswith("| `")]
+        words = {word for cell in cells for word in re.findall(r"`([a-z.]+)`", cell)}
+        assert words == set(Action) | set(get_args(audit.Problem))
+
+    def test_its_numbers(self) -> None:
+        assert f"cut at {audit.MAX_TEXT} characters" in self.TEXT
+        assert f"at most {audit.MOST_NOTES} rows a minute" in self.TEXT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -17,9 +18,10 @@ from skynet_memory.ids import Role, RunId, SessionId, SessionKey, UserId
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.usage import UsageRecord, UsageStore
-from skynet_users.budgets import BudgetWarning, Limits, PersonLimits, Spent
+from skynet_users.budgets import WARN_AT_PERCENT, BudgetWarning, Limits, PersonLimits, Spent
 from skynet_users.errors import UnknownUser
 from skynet_users.people import User, UserStore
+from skynet_users.periods import _SHORTEST_MS
 from skynet_users.schema import COMPONENT as USER_TABLES
 
 FILE = """
@@ -106,3 +108,13 @@ def test_the_machines_zone(tmp_path: Path) -> None:
     if tokyo.exists():
         bare.write_bytes(tokyo.read_bytes())
         assert str(machine_zone({}, bare)) == "local"
+
+
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "budgets.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "skynet.toml").write_text(example)
+    budgets = load_config(None, env={"SKYNET_HOME": str(tmp_path)}).budgets
+    assert (budgets.user.daily_tokens, budgets.child.daily_tokens, budgets.house.monthly_usd) == (200_000, 50_000, 60)
+    assert f"at\n{WARN_AT_PERCENT} % of a limit" in text
+    assert f"less\nthan {_SHORTEST_MS['day'] // 3_600_000} hours" in text
