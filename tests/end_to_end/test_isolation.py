@@ -51,6 +51,7 @@ class Names:
     device_id: str
     node_id: str
     request_id: str
+    memory_id: str
 
     def others(self) -> "Names":
         """Names like these that nobody has."""
@@ -173,6 +174,30 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     "sessions.delete": lambda n: [{"key": n.session_key}, {"key": n.main_key}, {"key": n.session_name}],
     "system-event": lambda n: [{"text": "Node: mine", "deviceId": n.device_id, "host": "mine"}],
     "logs.tail": _once({"limit": 5000, "maxBytes": 1_000_000}),
+    "memory.search": lambda n: [{"query": WORD}, {"query": n.label}, {"query": WORD, "userId": n.user}],
+    "memory.list": lambda n: [{}, {"after": n.memory_id}, {"userId": n.user}],
+    "memory.export": lambda n: [{}, {"after": n.memory_id}, {"userId": n.user}],
+    "memory.show": lambda n: [{}, {"userId": n.user}],
+    "memory.learn": lambda n: [{"category": "fact", "key": "mine", "value": "mine", "userId": n.user}],
+    "memory.update": lambda n: [
+        {"id": n.memory_id, "value": "mine"},
+        {"id": n.memory_id, "value": "mine", "userId": n.user},
+    ],
+    "memory.forget": lambda n: [
+        {"id": n.memory_id},
+        {"key": n.label},
+        {"id": n.memory_id, "userId": n.user},
+        {"all": True, "userId": n.user},
+    ],
+    "memory.import": lambda n: [
+        {"memories": []},
+        {"memories": [{"category": "fact", "key": "mine", "value": "mine"}], "userId": n.user},
+    ],
+    "knowledge.list": lambda n: [{}, {"after": n.label}, {"userId": n.user}],
+    "knowledge.search": lambda n: [{"query": WORD}, {"query": WORD, "userId": n.user}],
+    "knowledge.write": lambda n: [{"topic": n.label, "content": "mine", "userId": n.user}],
+    "knowledge.forget": lambda n: [{"topic": n.label}, {"topic": n.label, "userId": n.user}],
+    "history.search": lambda n: [{"query": WORD}, {"query": n.label}, {"query": n.session_name}],
 }
 """What somebody may try on each method, with Ada's names or with names that nobody has."""
 
@@ -193,7 +218,14 @@ IMPERSONAL: Mapping[str, str] = {
 }
 """Methods that take nobody's names and tell nobody's things, and why."""
 
+_ON_RECORD = "reaches everybody's memory by naming them, which is recorded and told to them"
+
 ADMINS_MAY: Mapping[str, str] = {
+    **{
+        f"memory.{name}": _ON_RECORD
+        for name in ("search", "list", "export", "show", "learn", "update", "forget", "import")
+    },
+    **{f"knowledge.{name}": _ON_RECORD for name in ("list", "search", "write", "forget")},
     "device.pair.list": "who lets devices in sees those that ask",
     "device.pair.approve": "lets in everybody's devices",
     "device.pair.reject": "lets in everybody's devices",
@@ -347,6 +379,7 @@ async def live(ada: Person) -> Names:
         device_id=ada.device_client.hello["snapshot"]["presence"][0].get("deviceId", ""),
         node_id="",
         request_id="",
+        memory_id="",
     )
     for key, run_id, message in (
         ("main", names.run_id, f"say={WORD} one"),
@@ -369,6 +402,8 @@ async def live(ada: Person) -> Names:
     await client.call("sessions.patch", {"key": name, "label": names.label})
     await client.call("chat.inject", {"sessionKey": name, "message": f"{WORD} four"})
     await client.call("wake", {"text": f"{WORD} five", "mode": "now"})
+    learned = await client.call("memory.learn", {"category": "fact", "key": names.label, "value": f"{WORD} eight"})
+    await client.call("knowledge.write", {"topic": names.label, "content": f"{WORD} nine"})
     await client.call("system-event", {"text": f"Node: {DEVICE_WORD} six", "host": f"{DEVICE_WORD} host"})
     answer = await ada.post(
         {"messages": [{"role": "user", "content": f"say={WORD} seven"}], "user": names.label},
@@ -387,6 +422,7 @@ async def live(ada: Person) -> Names:
         ),
         node_id=(await client.call("node.list", {}))["nodes"][0]["nodeId"],
         request_id=refused.value.error["details"]["requestId"],
+        memory_id=learned["memory"]["id"],
     )
 
 
@@ -405,6 +441,7 @@ async def state_of(person: Person, names: Names) -> dict[str, Any]:
             if device["deviceId"] in (names.device_id, names.node_id)
         ],
         "pending": [p["requestId"] for p in (await call("device.pair.list", {}))["pending"]],
+        "remembered": [await call("memory.list"), await call("knowledge.list")],
         "running": await call("agent.wait", {"runId": names.running_id, "timeoutMs": 1}),
         "events queued": (await call("status"))["queuedSystemEvents"],
     }
