@@ -66,6 +66,8 @@ class Action(StrEnum):
     CONFIG_CHANGED = "config.changed"
     MEMORY_READ = "memory.read"
     """Of another person."""
+    MEMORY_CHANGED = "memory.changed"
+    """The same."""
     MEMORY_ERASED = "memory.erased"
     TRANSCRIPT_READ = "transcript.read"
     """Of another person: by a guardian whom a setting allows it, or an admin."""
