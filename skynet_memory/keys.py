@@ -1,12 +1,12 @@
-"""Canonical session keys: ``user:{uid}:agent:{aid}:{name}``.
+"""Canonical session keys: ``user:{uid}:agent:{aid}:{name}``, and ``group:{gid}:agent:{aid}:{name}`` for a room's.
 
-A session belongs to a person, not to a channel, so the person is part of the key. The name may contain colons
-(``discord:direct:42``); the user id may not.
+A session belongs to a person or to a room, not to a channel, so its owner is part of the key. The name may contain
+colons (``discord:direct:42``); the owner's id may not.
 """
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from skynet_memory.ids import AgentId, SessionKey, UserId
 
@@ -21,14 +21,19 @@ class InvalidSessionKey(ValueError):  # noqa: N818
     """The text is not a session key; ``str()`` says what is wrong with it."""
 
 
+OwnerKind: TypeAlias = Literal["user", "group"]
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
     user: UserId
+    """Whose session it is: a person, or a room."""
     agent: AgentId
     name: str
+    kind: OwnerKind = "user"
 
 
-def build_key(user: UserId, agent: AgentId, name: str) -> SessionKey:
+def build_key(user: UserId, agent: AgentId, name: str, kind: OwnerKind = "user") -> SessionKey:
     """Join the parts; ``parse_key`` gives exactly these parts back.
 
     Raises:
@@ -36,7 +41,7 @@ def build_key(user: UserId, agent: AgentId, name: str) -> SessionKey:
             ``[a-z0-9][a-z0-9_-]{0,63}``, or the key would be longer than 512 characters.
     """
     _check(user, agent, name)
-    key = f"user:{user}:agent:{agent}:{name}"
+    key = f"{kind}:{user}:agent:{agent}:{name}"
     if len(key) > MAX_KEY_LENGTH:
         raise InvalidSessionKey(f"session key is {len(key)} characters, limit is {MAX_KEY_LENGTH}")
     return SessionKey(key)
@@ -51,11 +56,11 @@ def parse_key(key: str) -> ParsedKey:
     if len(key) > MAX_KEY_LENGTH:
         raise InvalidSessionKey(f"session key is {len(key)} characters, limit is {MAX_KEY_LENGTH}")
     parts = key.split(":", 4)
-    if len(parts) != 5 or parts[0] != "user" or parts[2] != "agent":
+    if len(parts) != 5 or parts[0] not in ("user", "group") or parts[2] != "agent":
         raise InvalidSessionKey(f"session key {key!r} is not user:<id>:agent:<id>:<name>")
-    _, user, _, agent, name = parts
+    kind, user, _, agent, name = parts
     _check(user, agent, name)
-    return ParsedKey(UserId(user), AgentId(agent), name)
+    return ParsedKey(UserId(user), AgentId(agent), name, "group" if kind == "group" else "user")
 
 
 def _check(user: str, agent: str, name: str) -> None:

@@ -1,5 +1,7 @@
 """Session keys as clients write them (OPENCLAW-V3 8.1): ``main``, a bare name, ``agent:<agent>:<name>``, a full key.
 
+A full key begins with its owner: ``user:<id>:`` or, for the session of a room, ``group:<id>:``.
+
 The canonical form is lower case. ``global`` and ``unknown`` are ordinary names here, because no session is shared by
 everybody.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import Literal
 
 from skynet_protocol.errors import DetailCode, RequestError, shorten
 
@@ -32,15 +35,16 @@ class WireKey:
 
 @dataclass(frozen=True, slots=True)
 class FullKey:
-    """A session of a named person; who may use it is the gateway's decision."""
+    """A session of a named person, or of a room; who may use it is the gateway's decision."""
 
     user: str
     agent_id: str
     rest: str
+    kind: Literal["user", "group"] = "user"
 
     @property
     def canonical(self) -> str:
-        return f"user:{self.user}:agent:{self.agent_id}:{self.rest}"
+        return f"{self.kind}:{self.user}:agent:{self.agent_id}:{self.rest}"
 
 
 def parse_wire_key(key: str, *, default_agent: str = "main", main_key: str = "main") -> WireKey | FullKey:
@@ -62,10 +66,11 @@ def parse_wire_key(key: str, *, default_agent: str = "main", main_key: str = "ma
     parts = text.split(":", 2)
     if parts[0] == "agent":
         return WireKey(*_agent_and_rest(parts[1:], key, main_key))
-    if parts[0] == "user" and len(parts) == 3 and (parts[2] == "agent" or parts[2].startswith("agent:")):
+    if parts[0] in ("user", "group") and len(parts) == 3 and (parts[2] == "agent" or parts[2].startswith("agent:")):
         if not parts[1]:
             raise malformed_key(key)
-        return FullKey(parts[1], *_agent_and_rest(parts[2].split(":", 2)[1:], key, main_key))
+        agent_id, rest = _agent_and_rest(parts[2].split(":", 2)[1:], key, main_key)
+        return FullKey(parts[1], agent_id, rest, "group" if parts[0] == "group" else "user")
     return WireKey(default_agent, _main_or(text, main_key))
 
 

@@ -15,6 +15,7 @@ from skynet_memory.ids import Role, UserId, new_id
 from skynet_memory.ids import now_ms as wall_clock
 from skynet_users.errors import GroupInactive, UnknownGroup, UnknownUser
 from skynet_users.identities import check_identity
+from skynet_users.memberships import Memberships
 from skynet_users.people import user_changed
 from skynet_users.profiles import checked_profile, clean_name
 
@@ -45,9 +46,31 @@ class Member:
 
 
 class GroupStore:
-    def __init__(self, db: Database, clock: Callable[[], int] = wall_clock) -> None:
+    """
+    Args:
+        memberships: who is in which group, kept as it is in the database once :meth:`load` has been called.
+    """
+
+    def __init__(
+        self, db: Database, clock: Callable[[], int] = wall_clock, *, memberships: Memberships | None = None
+    ) -> None:
         self._db = db
         self._clock = clock
+        self.memberships = Memberships() if memberships is None else memberships
+
+    async def load(self, user_id: UserId | None = None) -> None:
+        """Learn who is in which group: everybody, or this person, who was disabled, enabled or removed."""
+        while True:
+            changes = self.memberships.changes
+            rows = await self._db.fetchall(
+                "SELECT group_id, group_members.owner FROM group_members"
+                " JOIN users ON users.id = group_members.owner AND NOT disabled"
+                " WHERE :user IS NULL OR group_members.owner = :user",
+                {"user": user_id},
+            )
+            if self.memberships.changes == changes:  # nobody came or went meanwhile
+                break
+        self.memberships.replace(((row["group_id"], row["owner"]) for row in rows), user_id)
 
     async def ensure(
         self,
@@ -134,26 +157,36 @@ class GroupStore:
         """
         at_ms = self._clock()
 
-        def work(tx: Statements) -> bool:
+        def work(tx: Statements) -> tuple[bool, bool]:
             if tx.fetchone("SELECT 1 FROM groups WHERE owner = ?", (group_id,)) is None:
                 raise UnknownGroup(group_id)
-            if tx.fetchone("SELECT 1 FROM users WHERE id = ? AND kind = 'person'", (user_id,)) is None:
+            person = tx.fetchone("SELECT disabled FROM users WHERE id = ? AND kind = 'person'", (user_id,))
+            if person is None:
                 raise UnknownUser(user_id)
-            return bool(
-                tx.execute(
-                    "INSERT INTO group_members (group_id, owner, joined_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                    (group_id, user_id, at_ms),
-                )
+            is_new = tx.execute(
+                "INSERT INTO group_members (group_id, owner, joined_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (group_id, user_id, at_ms),
             )
+            return bool(is_new), not person["disabled"]
 
-        return await self._db.write(work)
+        is_new, counts = await self._db.write(work)
+        if counts:
+            self.memberships.joined(group_id, user_id)
+        return is_new
 
     async def leave(self, group_id: UserId, user_id: UserId) -> bool:
-        return bool(
-            await self._db.write(
+        was_member = self.memberships.is_member(group_id, user_id)
+        self.memberships.left(group_id, user_id)
+        try:
+            left = await self._db.write(
                 lambda tx: tx.execute("DELETE FROM group_members WHERE group_id = ? AND owner = ?", (group_id, user_id))
             )
-        )
+        except Exception:
+            if was_member:
+                self.memberships.joined(group_id, user_id)
+            raise
+        self.memberships.left(group_id, user_id)  # whoever loaded meanwhile found them still there
+        return bool(left)
 
     async def members(self, group_id: UserId) -> tuple[Member, ...]:
         """In the order they joined."""

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skynet_memory.ids import AgentId, SessionKey, UserId
-from skynet_memory.keys import MAX_KEY_LENGTH, InvalidSessionKey, ParsedKey, build_key, parse_key
+from skynet_memory.keys import MAX_KEY_LENGTH, InvalidSessionKey, OwnerKind, ParsedKey, build_key, parse_key
 
 printable = st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"])
 users = st.text(printable, min_size=1, max_size=40).filter(lambda text: ":" not in text)
@@ -11,20 +11,23 @@ agents = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,63}", fullmatch=True)
 names = st.text(printable, min_size=1, max_size=200)
 
 
-@given(users, agents, names)
-def test_parsing_gives_back_what_was_built(user: str, agent: str, name: str) -> None:
-    key = build_key(UserId(user), AgentId(agent), name)
-    assert key == f"user:{user}:agent:{agent}:{name}"
-    assert parse_key(key) == ParsedKey(UserId(user), AgentId(agent), name)
+kinds: st.SearchStrategy[OwnerKind] = st.sampled_from(["user", "group"])
 
 
-@given(st.text() | st.text(alphabet=":user agentx\0é", max_size=600) | st.from_regex(r"user:.*:agent:.*:.*"))
+@given(users, agents, names, kinds)
+def test_parsing_gives_back_what_was_built(user: str, agent: str, name: str, kind: OwnerKind) -> None:
+    key = build_key(UserId(user), AgentId(agent), name, kind)
+    assert key == f"{kind}:{user}:agent:{agent}:{name}"
+    assert parse_key(key) == ParsedKey(UserId(user), AgentId(agent), name, kind)
+
+
+@given(st.text() | st.text(alphabet=":user agentx\0é", max_size=600) | st.from_regex(r"(user|group):.*:agent:.*:.*"))
 def test_any_text_is_a_key_that_builds_itself_or_refused(text: str) -> None:
     try:
         parsed = parse_key(text)
     except InvalidSessionKey:
         return
-    assert build_key(parsed.user, parsed.agent, parsed.name) == text
+    assert build_key(parsed.user, parsed.agent, parsed.name, parsed.kind) == text
 
 
 def test_the_name_may_hold_colons() -> None:
@@ -41,7 +44,8 @@ def test_the_name_may_hold_colons() -> None:
         ("agent:main:main", "is not user:"),
         ("user:u1:agent:main", "is not user:"),
         ("user:u1:robot:main:x", "is not user:"),
-        ("group:u1:agent:main:x", "is not user:"),
+        ("room:u1:agent:main:x", "is not user:"),
+        ("group::agent:main:x", "empty user id"),
         ("user::agent:main:x", "empty user id"),
         ("user:u1:agent:main:", "empty name"),
         ("user:u1:agent::x", "agent id ''"),

@@ -164,3 +164,45 @@ async def test_what_is_left_of_those_who_are_removed(groups: GroupStore, store: 
     assert await UserStore(store).remove(room.id)
     for table in ("groups", "group_members"):
         assert await store.fetchall(f"SELECT * FROM {table}") == []
+
+
+async def test_memberships_are_known_without_asking(groups: GroupStore, store: Database, ada: User, ben: User) -> None:
+    """Whoever is disabled is in no room, until enabled again."""
+    kitchen, attic = await groups.create("Kitchen", ada.id), await groups.create("Attic", ada.id)
+    known = groups.memberships
+    for group, user in ((kitchen, ada), (kitchen, ben), (attic, ben)):
+        await groups.join(group.id, user.id)
+    assert set(known.members(kitchen.id)) == {ada.id, ben.id} and set(known.of(ben.id)) == {kitchen.id, attic.id}
+    assert await groups.leave(kitchen.id, ben.id)
+    assert not known.is_member(kitchen.id, ben.id) and known.is_member(attic.id, ben.id)
+    assert not known.is_member(UserId("nothing"), ben.id) and known.members(UserId("nothing")) == ()
+
+    again = GroupStore(store)
+    await again.load()
+    assert again.memberships.of(ben.id) == [attic.id] and list(again.memberships.members(kitchen.id)) == [ada.id]
+
+    users = UserStore(store)
+    await users.set(ben.id, UserChanges(disabled=True))
+    await groups.load(ben.id)
+    assert known.of(ben.id) == [] and known.is_member(kitchen.id, ada.id)
+    await groups.join(kitchen.id, ben.id)
+    assert known.of(ben.id) == []
+    await users.set(ben.id, UserChanges(disabled=False))
+    await groups.load(ben.id)
+    assert set(known.of(ben.id)) == {kitchen.id, attic.id}
+
+
+async def test_a_cancelled_change_leaves_out_rather_than_in(groups: GroupStore, store: Database, ada: User) -> None:
+    room = await groups.create("Kitchen", ada.id)
+    for steps in range(12):
+        for change in (groups.join, groups.leave):
+            task = asyncio.create_task(change(room.id, ada.id))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            await store.write(lambda tx: None)
+            if groups.memberships.is_member(room.id, ada.id):
+                assert await groups.is_member(room.id, ada.id)
+            await groups.load()
+            assert groups.memberships.is_member(room.id, ada.id) == await groups.is_member(room.id, ada.id)

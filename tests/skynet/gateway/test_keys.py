@@ -5,14 +5,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skynet.gateway.errors import error_shape
-from skynet.gateway.keys import key_part, render_key, resolve_key
+from skynet.gateway.keys import key_part, owner_of, render_key, resolve_key, room_of
 from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import AgentId, Role, SessionKey, UserId, new_id
 from skynet_memory.keys import InvalidSessionKey, build_key, parse_key
 from skynet_protocol.errors import RequestError
 from skynet_users.caller import Caller
 
-ADA, BEN = UserId(new_id()), UserId(new_id())
+ADA, BEN, ROOM = UserId(new_id()), UserId(new_id()), UserId(new_id())
 REFUSALS = (RequestError, SessionNotFound, InvalidSessionKey)
 
 
@@ -26,7 +26,23 @@ def key_of(user: UserId, name: str = "main", agent: str = "main") -> SessionKey:
 
 ODD = (" ", "\t", "\n", "\x00", "\u2028", "ß", "İ", "Σ", "\ud800", "..", "/", "x" * 300)
 PIECES = st.sampled_from(
-    [ADA, BEN, ADA.upper(), BEN.upper(), "user", "USER", "agent", "Agent", "main", "group", "global", ":", "::", *ODD]
+    [
+        ADA,
+        BEN,
+        ROOM,
+        ADA.upper(),
+        BEN.upper(),
+        "user",
+        "USER",
+        "agent",
+        "Agent",
+        "main",
+        "group",
+        "global",
+        ":",
+        "::",
+        *ODD,
+    ]
 )
 KEYS = st.one_of(
     st.text(),
@@ -68,7 +84,8 @@ def test_any_text_is_a_key_of_the_caller_or_a_refusal(text: str) -> None:
         ("acp:7f3a", "acp:7f3a"),
         ("global", "global"),
         ("user:ada", "user:ada"),
-        ("group:7:agent:main:x", "group:7:agent:main:x"),
+        ("group:7", "group:7"),
+        ("agent:main:group:7:agent:main:x", "group:7:agent:main:x"),
         ("../../etc/passwd", "../../etc/passwd"),
         (f"user:{ADA}:agent:main:a:b", "a:b"),
         (f"User:{ADA.upper()}:Agent:Main:A", "a"),
@@ -78,6 +95,54 @@ def test_what_clients_write(text: str, name: str) -> None:
     key = resolve_key(caller(), text)
     assert key == key_of(ADA, name)
     assert render_key(key) == f"agent:main:{name}"
+
+
+class Kitchen:
+    """One room, with Ada in it."""
+
+    def is_member(self, group: UserId, user: UserId) -> bool:
+        return (group, user) == (ROOM, ADA)
+
+
+@pytest.mark.parametrize("text", [f"group:{ROOM}:agent:main:main", f" Group:{ROOM.upper()}:AGENT:main:Main "])
+def test_a_rooms_session_is_its_members(text: str) -> None:
+    """BA-263: and keeps its full key, whoever is shown it."""
+    key = resolve_key(caller(), text, Kitchen())
+    assert key == build_key(ROOM, AgentId("main"), "main", "group") == f"group:{ROOM}:agent:main:main"
+    assert render_key(key) == key
+    assert (owner_of(key), room_of(key)) == (ROOM, ROOM)
+    own = resolve_key(caller(), "main", Kitchen())
+    assert (owner_of(own), room_of(own)) == (ADA, None)
+
+
+@pytest.mark.parametrize(
+    ("who", "key"),
+    [
+        (BEN, f"group:{ROOM}:agent:main:main"),  # no member
+        (ADA, f"group:{new_id()}:agent:main:main"),  # no room
+        (ADA, f"group:{ADA}:agent:main:main"),  # a person is no room
+        (ADA, f"user:{ROOM}:agent:main:main"),  # and a room no person
+        (ADA, f"user:{BEN}:agent:main:main"),
+    ],
+)
+def test_any_other_room_reads_like_a_session_that_nobody_has(who: UserId, key: str) -> None:
+    with pytest.raises(SessionNotFound) as refusal:
+        resolve_key(caller(who), key, Kitchen())
+    assert str(refusal.value) == str(SessionNotFound(key))
+
+
+@given(KEYS)
+def test_any_text_is_a_key_of_the_caller_or_of_their_room(text: str) -> None:
+    try:
+        key = resolve_key(caller(), text, Kitchen())
+    except REFUSALS:
+        return
+    assert owner_of(key) in (ADA, ROOM)
+    assert resolve_key(caller(), key, Kitchen()) == key == resolve_key(caller(), render_key(key), Kitchen())
+    if room_of(key):
+        for rooms in (None, Kitchen()):
+            with pytest.raises(SessionNotFound):
+                resolve_key(caller(BEN), key, rooms)
 
 
 def test_other_agents_are_kept_apart() -> None:
