@@ -7,6 +7,7 @@ from typing import Literal
 
 from skynet.gateway.approvals import Approvals, Newcomer, Record, ending
 from skynet_memory.ids import Role, UserId, now_ms
+from skynet_protocol.scopes import Scope, satisfies
 from skynet_users.approvals import Approval
 from skynet_users.budgets import Ledger, PeriodStatus
 from skynet_users.caller import Caller
@@ -107,6 +108,8 @@ class PeopleCommands:
     async def _decide(
         self, caller: Caller, approval_id: str, approve: bool, reason: str, role: Literal[Role.USER, Role.CHILD]
     ) -> str:
+        if not satisfies(caller.scopes, Scope.APPROVALS):  # as approvals.decide asks it of a connection
+            return f"missing scope: {Scope.APPROVALS}"
         try:
             caller.require(Permission.APPROVALS_DECIDE)
             approval, user = await self._approvals.decide(
