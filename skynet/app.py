@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 
 from skynet.config import CREDENTIALS_DIRECTORY, Config
 from skynet.gateway.approvals import Approvals
+from skynet.gateway.audit_notes import AuditNotes
 from skynet.gateway.auth import Authenticator, Note
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.budgets import limits_of, limits_reader, loader, warning_event
@@ -34,6 +35,7 @@ from skynet.gateway.people_commands import PeopleCommands
 from skynet.gateway.presence import PresenceTable, StateVersions
 from skynet.gateway.recollections import Recollections
 from skynet.gateway.revocation import Revocation
+from skynet.gateway.run_hooks import RunHooks
 from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
@@ -159,6 +161,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             observer_timeout_s=config.hooks.observer_timeout_s,
             queued_events=config.hooks.queued_events,
         ) as hooks,
+        AsyncExitStack() as stack,
     ):
         load_hooks(hooks, config.home / HOOKS_DIRECTORY, on_error=config.hooks.on_error)
         await migrate(db, TABLES)
@@ -171,11 +174,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         resolver = UserResolver(db, unknown=config.users.unknown, new_role=config.users.new_role)
         owner = await users.ensure_owner()
 
-        def note(action: str, actor: str, subject: str, details: Mapping[str, str]) -> None:
-            tasks.start(
-                audit.note(action, actor=UserId(actor), subject=subject, details=details), name=f"audit {action}"
-            )
-
+        notes = await stack.enter_async_context(AuditNotes(audit, tasks))
         authenticator = Authenticator(
             config.gateway,
             owner=owner,
@@ -185,7 +184,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             broadcaster=broadcaster,
             policy=policy,
             person=resolver.user,
-            note=note,
+            note=notes.add,
         )
 
         # What was said, what is remembered, what was used
@@ -294,6 +293,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 max_rounds=config.agent.max_rounds,
             ) as runs,
         ):
+            run_hooks = RunHooks(hooks)
 
             def forget(user_id: UserId) -> None:
                 resolver.forget(user_id)
@@ -305,6 +305,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 sessions=sessions,
                 router=router,
                 abort_session=runs.abort_session,
+                ended=run_hooks.session_ended,
                 people=PeopleCommands(approvals=approvals, links=links, ledger=ledger, record=audit.record),
             )
             memory_access = MemoryAccess(
@@ -342,6 +343,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     transcripts=transcripts,
                     router=router,
                     abort_session=runs.abort_session,
+                    ended=run_hooks.session_ended,
                     store_path=str(config.database.path),
                 ),
                 ChatMethods(
@@ -391,7 +393,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 presence=presence,
                 greet=greeter.greet,
                 connected=health.client_connected,
-                refused=partial(_note_refusal, note),
+                refused=partial(_note_refusal, notes.add),
             )
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
@@ -485,7 +487,7 @@ def _permits(context: ToolContext, tool: Tool) -> str | None:
     """Why somebody may not use a tool; None if they may."""
     if tool.permission in context.permissions:
         return None
-    return f"{tool.name} is not for this person, who has the role {context.role}: it needs {tool.permission}"
+    return f"{tool.name} is not for this person (role {context.role}): it needs the permission {tool.permission}"
 
 
 def _note_refusal(note: Note, caller: Caller, method: str, refusal: Forbidden) -> None:

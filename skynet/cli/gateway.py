@@ -31,11 +31,12 @@ def run_gateway(options: RunOptions) -> int:
         return exc.exit_code
     from skynet.app import serve
     from skynet.gateway.server import CannotListen
+    from skynet.hooks.loading import HooksRefused
     from skynet_memory.errors import DatabaseRefused
 
     try:
         serve(config, on_ready=lambda url: _say(ready_text(config, url, is_new_token=is_new_token)))
-    except (CannotListen, DatabaseRefused) as exc:
+    except (CannotListen, DatabaseRefused, HooksRefused) as exc:
         print(f"error: {exc}", file=sys.stderr)
         return Exit.FAILED
     except KeyboardInterrupt:

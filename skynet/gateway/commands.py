@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from skynet.gateway.keys import render_key
 from skynet.gateway.people_commands import PeopleCommands, Sender, describe_caller
+from skynet.gateway.run_hooks import SessionEnd, not_told
 from skynet.gateway.session_levels import normalise
 from skynet.version import VERSION
 from skynet_agent.errors import UnknownModel
@@ -74,6 +75,7 @@ class Commands:
     """Answers commands. A command changes only the caller's own session, and only what the caller may change.
 
     Args:
+        ended: told of a session that was reset.
         people: what answers the commands about people; None where there are none.
     """
 
@@ -83,11 +85,13 @@ class Commands:
         sessions: SessionStore,
         router: Router,
         abort_session: Callable[[UserId, SessionKey], Awaitable[bool]],
+        ended: SessionEnd = not_told,
         people: PeopleCommands | None = None,
     ) -> None:
         self._sessions = sessions
         self._router = router
         self._abort_session = abort_session
+        self._ended = ended
         self._people = people
 
     async def answer(self, caller: Caller, key: SessionKey, command: Parsed, sender: Sender | None = None) -> str:
@@ -108,6 +112,7 @@ class Commands:
         await self._abort_session(caller.user_id, key)
         with suppress(SessionNotFound):
             await self._sessions.reset(caller.user_id, key)
+            self._ended(caller, key, was_reset=True)
         return command.argument or GREETING
 
     async def _help(self, caller: Caller, key: SessionKey, command: Parsed) -> str:

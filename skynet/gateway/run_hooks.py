@@ -1,5 +1,7 @@
 """What hooks are asked and told in the life of a run."""
 
+from typing import Protocol
+
 from skynet.gateway.model_calls import hook_usage
 from skynet.gateway.run import Inbound, Run
 from skynet.gateway.run_answer import RunResult
@@ -7,6 +9,7 @@ from skynet.hooks import (
     AgentCompleted,
     AgentStarted,
     BeforeMessage,
+    Gate,
     HookBus,
     HookUser,
     MessageReceived,
@@ -15,9 +18,20 @@ from skynet.hooks import (
     SessionStarted,
     Stopped,
 )
+from skynet_agent.errors import CallRefused
 from skynet_agent.messages import ImageBlock, text_of
 from skynet_memory.ids import SessionKey
 from skynet_users.caller import Caller
+
+
+class SessionEnd(Protocol):
+    """Told of a session that has ended; one that was reset begins anew."""
+
+    def __call__(self, caller: Caller, key: SessionKey, *, was_reset: bool) -> None: ...
+
+
+def not_told(caller: Caller, key: SessionKey, *, was_reset: bool) -> None:
+    """Where nobody wants to know."""
 
 
 def hook_user(caller: Caller) -> HookUser:
@@ -45,25 +59,27 @@ class RunHooks:
         gate = BeforeMessage(
             user=user, session=inbound.key, run=inbound.run_id, text=text, images=images, source=source
         )
-        blocked = ""
         try:
             gate = await self._bus.ask(gate)
         except Stopped as stopped:
-            blocked = stopped.reason
+            self._announce_received(inbound, stopped.event, stopped.reason)
             raise
-        finally:
-            self._bus.announce(
-                MessageReceived(
-                    user=user,
-                    session=inbound.key,
-                    run=inbound.run_id,
-                    text=gate.text,
-                    images=images,
-                    source=source,
-                    blocked=blocked,
-                )
-            )
+        self._announce_received(inbound, gate)
         return gate.text
+
+    def _announce_received(self, inbound: Inbound, gate: Gate, blocked: str = "") -> None:
+        assert isinstance(gate, BeforeMessage), "a gate is asked with its own event"
+        self._bus.announce(
+            MessageReceived(
+                user=gate.user,
+                session=inbound.key,
+                run=inbound.run_id,
+                text=gate.text,
+                images=gate.images,
+                source=gate.source,
+                blocked=blocked,
+            )
+        )
 
     def session_started(self, run: Run) -> None:
         """The message was the first of its session."""
@@ -97,9 +113,13 @@ class RunHooks:
                     user=user,
                     session=run.key,
                     run=run.run_id,
-                    status=result.status,
+                    status="blocked" if _was_blocked(result) else result.status,
                     usage=hook_usage(*(answer.usage for answer in result.answers)),
                     rounds=len(result.answers),
                     duration_ms=result.ended_at_ms - result.started_at_ms,
                 )
             )
+
+
+def _was_blocked(result: RunResult) -> bool:
+    return isinstance(result.exception, CallRefused) and result.exception.code == "BLOCKED"

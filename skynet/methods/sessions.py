@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from skynet.gateway.dispatch import method
 from skynet.gateway.keys import render_key, resolve_key
+from skynet.gateway.run_hooks import SessionEnd, not_told
 from skynet.gateway.session_levels import normalise
 from skynet.gateway.session_view import ModelRef, entry, list_row, model_of
 from skynet.gateway.transcript import MAX_PREVIEW_ITEMS, preview_items
@@ -70,6 +71,7 @@ class SessionMethods:
         transcripts: TranscriptStore,
         router: Router,
         abort_session: AbortSession,
+        ended: SessionEnd = not_told,
         store_path: str,
         archived: Archived | None = None,
         abort_timeout_s: float = ABORT_TIMEOUT_S,
@@ -79,6 +81,7 @@ class SessionMethods:
         self._transcripts = transcripts
         self._router = router
         self._abort_session = abort_session
+        self._ended = ended
         self._store_path = store_path
         self._archived = archived
         self._abort_timeout_s = abort_timeout_s
@@ -265,6 +268,7 @@ class SessionMethods:
         await self._stop_runs(caller.user_id, key, params.key)
         before = await self._sessions.get(caller.user_id, key)
         session = await self._sessions.reset(caller.user_id, key)
+        self._ended(caller, key, was_reset=True)
         if before is not None and self._archived is not None:
             self._archived(caller.user_id, key, before.session_id)
         return SessionsResetResult(ok=True, key=render_key(key), entry=entry(session, self._router))
@@ -283,6 +287,8 @@ class SessionMethods:
             raise _invalid(f"Cannot delete the main session ({render_key(key)}).")
         await self._stop_runs(caller.user_id, key, params.key)
         deleted = await self._sessions.delete(caller.user_id, key, keep_transcript=not params.delete_transcript)
+        if deleted:
+            self._ended(caller, key, was_reset=False)
         return SessionsDeleteResult(ok=True, key=render_key(key), deleted=deleted, archived=[])
 
     @method("sessions.compact")

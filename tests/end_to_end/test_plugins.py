@@ -213,7 +213,7 @@ async def test_children_run_none(
     _, user_token = await add_person(gateway, Role.USER)
     async with gateway.client(token=child_token) as child:
         assert await answer(child, tool("mark")) == (
-            "tool said: mark is not for people with the role child: it needs the permission plugins.run"
+            "tool said: mark is not for this person (role child): it needs the permission plugins.run"
         )
         system = [message["content"] for message in models.bodies[-1]["messages"] if message["role"] == "system"]
         assert ", mark, " in str(system)

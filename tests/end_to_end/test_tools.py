@@ -347,12 +347,12 @@ async def test_a_child_uses_no_tools_and_the_model_is_told(
         run_id = await send(child, f"{tool('write_file', path='a.txt', content='x')} {tool('list_files')}")
         said = text((await child.chat_end(run_id))["message"])
         assert said == (
-            "tool said: list_files is not for people with the role child: it needs the permission files.read"
+            "tool said: list_files is not for this person (role child): it needs the permission files.read"
         )
         results = [event["payload"]["data"] for event in tool_events(child, run_id)]
         assert [each["isError"] for each in results if each["phase"] == "result"] == [True, True]
         refused = [text(message) for message in await history(child) if message["role"] == "toolResult"]
-    assert refused[0] == "write_file is not for people with the role child: it needs the permission files.write"
+    assert refused[0] == "write_file is not for this person (role child): it needs the permission files.write"
     assert not files_of(tmp_path, user_id).exists()
     # it was asked not to try: the second tier says so, the definitions are everybody's
     system = [message["content"] for message in models.bodies[0]["messages"] if message["role"] == "system"]
@@ -398,7 +398,7 @@ async def test_who_the_assistant_is_only_admins_change_and_by_one_tool_alone(
         change = tool("workspace_update", action="write", file="SOUL.md", content="You are Bob's.")
         async with gateway.client(token=token) as user, gateway.client() as admin:
             assert await answer(user, change) == (
-                "tool said: workspace_update is not for people with the role user: it needs the permission "
+                "tool said: workspace_update is not for this person (role user): it needs the permission "
                 "workspace.write"
             )
             around = tool("write_file", path=f"{workspace}/SOUL.md", content="You are Bob's.")
