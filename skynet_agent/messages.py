@@ -82,9 +82,23 @@ class AbortMark(msgspec.Struct, rename="camel", frozen=True):
     aborted: bool = True
 
 
-class UserMessage(msgspec.Struct, tag_field="role", tag="user", rename="camel", frozen=True):
+class Speaker(msgspec.Struct, rename="camel", frozen=True):
+    """Who said something where several people talk."""
+
+    id: str
+    name: str
+
+
+class UserMessage(msgspec.Struct, tag_field="role", tag="user", rename="camel", omit_defaults=True, frozen=True):
+    """What a person said. ``channel`` is where it came from, ``speaker`` who it was, in a room; no model is sent them.
+
+    In a person's own session there is no ``speaker``, since nobody else talks there.
+    """
+
     content: list[UserBlock]
     timestamp: int
+    channel: str = ""
+    speaker: Speaker | None = None
 
 
 class AssistantMessage(

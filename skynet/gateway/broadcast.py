@@ -25,9 +25,13 @@ class Broadcaster:
     An event has an owner, and only that person's connections get it; ``owner=None`` is for what concerns nobody in
     particular (tick, shutdown) and must carry no person's data. Frames are numbered contiguously per connection:
     clients compare a ``seq`` only with the one they saw last (OPENCLAW-V3 1.5).
+
+    Args:
+        members: who is in a room now; nobody, if the owner is a person. What is a room's, its members get.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, members: Callable[[UserId], Collection[UserId]] = lambda owner: ()) -> None:
+        self._members = members
         self._connections: dict[ConnId, Connection] = {}
         self._by_owner: dict[UserId, dict[ConnId, Connection]] = {}
 
@@ -54,8 +58,9 @@ class Broadcaster:
         return None if conn_id is None else self._connections.get(conn_id)
 
     def of(self, owner: UserId) -> "list[Connection]":
-        """The ready connections of a person."""
-        return list(self._by_owner.get(owner, {}).values())
+        """The ready connections of a person, or of all who are in a room."""
+        people = (owner, *self._members(owner))
+        return [connection for each in people for connection in self._by_owner.get(each, {}).values()]
 
     def all(self) -> "list[Connection]":
         """Every ready connection."""
@@ -90,7 +95,7 @@ class Broadcaster:
             payload: makes the payload for one form of the key; called once for each form in use, most often one.
         """
         forms: dict[str, list[Connection]] = {}
-        for connection in self._by_owner.get(owner, {}).values():
+        for connection in self.of(owner):
             forms.setdefault(connection.form_of(key), []).append(connection)
         for form, targets in forms.items():
             self._send(targets, event, EncodedEvent(event, payload(form)), droppable=droppable)
@@ -109,8 +114,7 @@ class Broadcaster:
         Such an event has no number: the others of the connection do not see that they missed it (OPENCLAW-V3 7.3).
         """
         scope = required_scope(event)
-        connections = self._by_owner.get(owner, {})
-        for connection in [connections[conn_id] for conn_id in watchers if conn_id in connections]:
+        for connection in [connection for connection in self.of(owner) if connection.conn_id in watchers]:
             if TOOL_EVENTS in connection.caps and _may_see(connection.caller, scope):
                 frame = EncodedEvent(event, payload(connection.form_of(key))).with_seq(None)
                 connection.send_event(partial(_always, frame), droppable=True, numbered=False)
