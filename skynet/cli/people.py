@@ -10,6 +10,7 @@ from skynet.cli.errors import CliError, Exit
 LEAST_PREFIX = 8
 """Characters of an id's beginning that may stand for it."""
 MICRO = 1_000_000
+MOST_DOLLARS = 1_000_000_000
 ROLE_DEFAULT = "role"
 """What stands for the limit of the role, instead of one's own."""
 
@@ -74,14 +75,14 @@ def dollars_limit(field: str, text: str) -> int | None:
     Raises:
         CliError: it is none.
     """
-    from decimal import Decimal, InvalidOperation
+    from decimal import Decimal
 
     if text == ROLE_DEFAULT:
         return None
     try:
         value = Decimal(text.removeprefix("$"))
-        micro = int(value * MICRO) if value.is_finite() else -1
-    except (InvalidOperation, OverflowError):
+        micro = int(value * MICRO) if 0 <= value <= MOST_DOLLARS else -1
+    except ArithmeticError:  # no number, or not a number
         micro = -1
     if micro < 0:
         raise usage(f"{field}: {text!r} is no amount", f"write dollars, as 1.50, or {ROLE_DEFAULT} for the role's")
