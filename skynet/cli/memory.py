@@ -164,7 +164,9 @@ async def export(
 
 
 async def import_memories(
-    file: Annotated[Path, Parameter(help="What `memory export` wrote; - reads standard input.")],
+    file: Annotated[
+        Path, Parameter(help="What `memory export` wrote; - reads standard input.", allow_leading_hyphen=True)
+    ],
     /,
     *,
     user: User = "",
