@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -17,6 +17,7 @@ from skynet.gateway.heartbeat import SystemEvents
 from skynet_agent.filters import (
     MODEL,
     SELF_HARM,
+    UNCHECKED,
     ContentFilter,
     ModelCheck,
     StreamFilter,
@@ -173,7 +174,7 @@ class Guard:
             category = await checked_by_model(self._check_for(user), text, user.content_filter)
             if category is not None:
                 if category == MODEL:
-                    await self.alert(user, MODEL, text=text, now_ms=now_ms)
+                    await self.try_alert(user, MODEL, text=text, now_ms=now_ms)
                 raise Filtered(self.filter.verdict(category, language_code(user.language)))
 
     def stream_filter(self, user: User) -> StreamFilter | None:
@@ -241,6 +242,13 @@ class Guard:
             name = " ".join(child.display_name.split())
             self._system_events.add(each.guardian, f"Guardian alert: {name}, category {category}, {at}")
 
+    async def try_alert(self, child: User, category: str, *, text: str = "", now_ms: int) -> None:
+        """As :meth:`alert`, but the child gets its answer whether or not a guardian can be told."""
+        try:
+            await self.alert(child, category, text=text, now_ms=now_ms)
+        except Exception:
+            log.exception("cannot tell the guardians of user %s", child.id)
+
     async def _checked(self, child: User, text: str, now_ms: int) -> Verdict | None:
         """What the rules say; None if nothing was found. An allowed verdict is about self-harm below the level."""
         if len(text) > MAX_WAIT_CHARS:
@@ -251,11 +259,7 @@ class Guard:
             verdict = Verdict(verdict.allowed, care.category, care.replacement)
         elif verdict.allowed:
             return None
-        try:
-            await self.alert(child, verdict.category, text=text, now_ms=now_ms)
-        # The child gets its answer whether or not a guardian could be told.
-        except Exception:
-            log.exception("cannot tell the guardians of user %s", child.id)
+        await self.try_alert(child, verdict.category, text=text, now_ms=now_ms)
         return verdict
 
     def _judge(self, child: User, text: str) -> tuple[Verdict, Verdict]:
@@ -317,9 +321,15 @@ class AnswerScreen:
     async def finish(self) -> str:
         """The rest, or the replacement."""
         rest = await self._guard.finish(self._user, self._stream)
-        if self._stream.hit is not None:
-            await self._guard.alert(self._user, self._stream.hit.category, now_ms=self._clock())
+        if self._stream.hit is not None and self._stream.hit.category != UNCHECKED:
+            await self._guard.try_alert(self._user, self._stream.hit.category, now_ms=self._clock())
         return rest
+
+
+def most_protected(people: Iterable[User]) -> User | None:
+    """The child among them whose filter is the strictest, for what all of them read; None without a child."""
+    children = [user for user in people if user.role is Role.CHILD]
+    return max(children, key=lambda child: ("off", "moderate", "strict").index(child.content_filter), default=None)
 
 
 def language_code(language: str) -> str:

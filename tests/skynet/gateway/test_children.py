@@ -10,7 +10,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from skynet.gateway.children import ALERT_EVERY_MS, Filtered, Guard, NotNow, Protection, Withheld, language_code
+from skynet.gateway.children import (
+    ALERT_EVERY_MS,
+    Filtered,
+    Guard,
+    NotNow,
+    Protection,
+    Withheld,
+    language_code,
+    most_protected,
+)
 from skynet.gateway.heartbeat import SystemEvents
 from skynet_agent.filter_rules import FilterRulesError
 from skynet_agent.filters import MODEL, UNCHECKED
@@ -269,6 +278,35 @@ async def test_an_answer_to_a_child_is_held_back(house: House) -> None:
     assert stream.feed("You get drunk by drinking. ") == ""
     assert "talk to a parent" in await house.guard.finish(house.child, stream)
     assert stream.hit is not None
+
+
+async def test_guardians_are_told_of_an_answer_that_is_held_back(house: House) -> None:
+    make = house.guard.screen(house.child, lambda: ms(NOON))
+    assert make is not None
+    first, second = make(), make()
+    assert first.feed("All is well.") + await first.finish() == "All is well."
+    assert house.alerts() == []
+    assert second.feed("Get drunk.") == ""
+    assert "talk to a parent" in await second.finish()
+    assert [(alert["category"], alert.get("text")) for alert in house.alerts()] == [("drugs", None)]
+    assert house.guard.screen(house.parent, lambda: ms(NOON)) is None
+
+
+async def test_an_answer_ends_though_nobody_can_be_told(house: House) -> None:
+    await house.parts.database.write(lambda tx: tx.execute("DROP TABLE guardians"))
+    make = house.guard.screen(house.child, lambda: ms(NOON))
+    assert make is not None
+    screen = make()
+    screen.feed("Get drunk.")
+    assert "talk to a parent" in await screen.finish()
+
+
+def test_what_several_people_read_is_for_the_most_protected_child(house: House) -> None:
+    toddler, teen = house.child, replace(house.child, content_filter="moderate")
+    assert most_protected([house.parent, teen, toddler]) is toddler
+    assert most_protected([teen, house.parent]) is teen
+    assert most_protected([house.parent]) is None
+    assert most_protected([]) is None
 
 
 @pytest.fixture
