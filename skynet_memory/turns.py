@@ -15,7 +15,7 @@ from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId
 from skynet_memory.ids import now_ms as current_ms
 from skynet_memory.sessions import Json, Session, is_transcript, new_session, read_session, topic, upsert
 from skynet_memory.transcripts import Chain, NewEntry
-from skynet_memory.usage import UsageRecord
+from skynet_memory.usage import UsageRecord, insert_usage
 
 FinalStatus: TypeAlias = Literal["ok", "error", "aborted", "timeout"]
 RunStatus: TypeAlias = Literal["running", "ok", "error", "aborted", "timeout", "interrupted"]
@@ -160,7 +160,7 @@ class TurnStore:
             if run is None:
                 raise RunNotOpen(run_id)
             key, session_id = run["key"], run["session_id"]
-            _insert_usage(tx, spender or owner, key, session_id, run_id, usage)
+            insert_usage(tx, spender or owner, key, session_id, run_id, usage)
             tx.changed(topic(owner))
             if _extend(tx, owner, key, session_id, chain, now_ms):
                 values = {**chain.session_values(), **counters, "owner": owner, "key": key, "session_id": session_id}
@@ -207,7 +207,7 @@ class TurnStore:
         def work(tx: Statements) -> Row | SessionKey:
             run = _close(tx, owner, kind, run_id, status, response, now_ms)
             key, session_id = run["key"], run["session_id"]
-            _insert_usage(tx, spender or owner, key, session_id, run_id, usage)
+            insert_usage(tx, spender or owner, key, session_id, run_id, usage)
             tx.changed(topic(owner))
             if not _extend(tx, owner, key, session_id, chain, now_ms):
                 session = tx.fetchone("SELECT * FROM sessions WHERE owner = ? AND key = ?", (owner, key))
@@ -350,40 +350,6 @@ def _extend(tx: Statements, owner: UserId, key: SessionKey, session_id: SessionI
             (chain.ids[-1], owner, session_id),
         )
     return False
-
-
-def _insert_usage(
-    tx: Statements,
-    owner: UserId,
-    key: SessionKey,
-    session_id: SessionId,
-    run_id: RunId,
-    usage: Sequence[UsageRecord],
-) -> None:
-    tx.executemany(
-        "INSERT INTO usage (owner, key, session_id, run_id, provider, model, input, output, cache_read,"
-        " cache_write, cost_microusd, at_ms, estimated, input_cost, output_cost, cache_read_cost, cache_write_cost)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                owner,
-                key,
-                session_id,
-                run_id,
-                record.provider,
-                record.model,
-                record.input,
-                record.output,
-                record.cache_read,
-                record.cache_write,
-                record.cost_microusd,
-                record.at_ms,
-                record.estimated,
-                *(record.cost_parts or (None,) * 4),
-            )
-            for record in usage
-        ],
-    )
 
 
 def _counters(usage: Sequence[UsageRecord]) -> dict[str, int | None]:

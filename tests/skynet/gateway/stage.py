@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.children import Guard
 from skynet.gateway.heartbeat import SystemEvents
+from skynet.gateway.model_calls import ModelCalls
 from skynet.gateway.run import Inbound, Run
 from skynet.gateway.run_answer import RunResult
 from skynet.gateway.run_request import RunRequests
@@ -51,6 +52,7 @@ class Stage:
     tasks: Supervisor
     hooks: HookBus
     ledger: Ledger
+    calls: ModelCalls
     models: ModelServer
     ada: UserId
     ben: UserId
@@ -125,6 +127,7 @@ async def open_stage(
         stage: Stage
         hooks = HookBus(tasks)
         ledger = make_ledger(db, limits=limits, house=house)
+        calls = make_calls(db, router, tasks, ledger=ledger, hooks=hooks)
         requests = RunRequests(
             transcripts=transcripts,
             router=router,
@@ -133,18 +136,21 @@ async def open_stage(
             prompts=Prompts(Workspace(home)),
             max_output_tokens=max_output_tokens,
         )
-        async with Runs(
-            turns=turns,
-            sessions=sessions,
-            requests=requests,
-            calls=make_calls(db, router, tasks, ledger=ledger, hooks=hooks),
-            people=users.by_id,
-            guard=guard,
-            broadcaster=Broadcaster(),
-            tasks=tasks,
-            timeout_s=60.0,
-            clock=lambda: stage.now_ms,
-        ) as runs:
+        async with (
+            aclosing(router),
+            Runs(
+                turns=turns,
+                sessions=sessions,
+                requests=requests,
+                calls=calls,
+                people=users.by_id,
+                guard=guard,
+                broadcaster=Broadcaster(),
+                tasks=tasks,
+                timeout_s=60.0,
+                clock=lambda: stage.now_ms,
+            ) as runs,
+        ):
             stage = Stage(
                 runs=runs,
                 db=db,
@@ -154,13 +160,13 @@ async def open_stage(
                 tasks=tasks,
                 hooks=hooks,
                 ledger=ledger,
+                calls=calls,
                 models=models,
                 ada=ada.id,
                 ben=ben.id,
                 now_ms=now_ms(),
             )
             yield stage
-        await router.aclose()
 
 
 async def end_of(run: Run) -> RunResult:
