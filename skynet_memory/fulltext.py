@@ -20,7 +20,7 @@ from typing import Final
 
 SHARDS: Final = 8
 """FTS5 tables of the index of memories. Fixed by the first migration."""
-SHARD_ROWS: Final = 12_500
+SHARD_ROWS: Final = 25_000
 """Rows of one person in a table before the next is begun. Fixed by the first migration."""
 OWNER_BITS: Final = 32
 """A row id is the owner's number, shifted by this, and the row's number: a range of row ids is one person's."""

@@ -119,7 +119,7 @@ class KnowledgeStore:
             rows = {
                 row["row"]: row
                 for row in tx.fetchall(
-                    "SELECT * FROM knowledge WHERE row IN (SELECT value FROM json_each(?)) AND owner = ?",
+                    "SELECT * FROM knowledge WHERE row IN (SELECT value FROM json_each(?)) AND +owner = ?",
                     (msgspec.json.encode(list(scored)).decode(), owner),
                 )
             }

@@ -184,9 +184,9 @@ class MemoryStore:
         return [to_json(read_memory(row)) for row in rows]
 
     async def import_(self, owner: UserId, items: object, now_ms: int) -> Sequence[Learned]:
-        """Learn what ``export`` gave, all of it or nothing, by the rules of ``learn``; at most ``MAX_IMPORTED``.
+        """Learn what ``export`` gave, all of it or nothing, by the rules of ``learn`` except the look for similar ones.
 
-        Ids are made anew; the times at which they were first learned are kept.
+        At most ``MAX_IMPORTED``. Ids are made anew; the times at which they were first learned are kept.
 
         Raises:
             MemoriesRefused: names each bad item by index and field.
@@ -205,7 +205,7 @@ class MemoryStore:
 
         def work(tx: Statements) -> Sequence[Learned]:
             tx.changed(topic(owner))
-            return [learn(tx, owner, item, self._reader, now_ms, created_at_ms=at_ms) for item, at_ms in prepared]
+            return [learn(tx, owner, item, self._reader, now_ms, imported_at_ms=at_ms) for item, at_ms in prepared]
 
         return await self._write(owner, work)
 
@@ -248,6 +248,7 @@ class MemoryStore:
         All words count, the last one also as the beginning of one. See ``memory_search`` for what is looked at.
         """
         words = self._reader.words(query[:1000])
+        limit = max(0, min(limit, MAX_FOUND))
 
         def work(tx: Statements) -> list[Found]:
             index = Index.of_memories(tx, owner)
@@ -262,11 +263,11 @@ class MemoryStore:
                 condition="(expires_at_ms IS NULL OR expires_at_ms > ?)",
                 params=(now_ms,),
             )
-            best = scored[: 3 * MAX_FOUND]
+            best = scored[: 2 * limit + 10]
             rows = {row["row"]: row for row in rows_of(tx, owner, [row for row, _ in best])}
             found = [Found(memory=read_memory(rows[row]), score=score * _weight(rows[row])) for row, score in best]
             found.sort(key=lambda item: item.score, reverse=True)
-            return found[: max(0, min(limit, MAX_FOUND))]
+            return found[:limit]
 
         return await self._db.read(work) if words.terms else []
 

@@ -53,7 +53,7 @@ async def m001_memories(tx: Transaction) -> None:
     await tx.execute("CREATE INDEX memories_expiry ON memories(expires_at_ms) WHERE expires_at_ms IS NOT NULL")
     await tx.execute("CREATE TABLE memory_unerased (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID")
     for shard in range(8):
-        owners_turn = f"(({{}}.row >> 32) + ({{}}.row & 4294967295) / 12500) % 8 = {shard}"
+        owners_turn = f"(({{}}.row >> 32) + ({{}}.row & 4294967295) / 25000) % 8 = {shard}"
         await _index(tx, f"memory_words_{shard}", "memories", "category", owners_turn, ("key", "value", "tags"))
 
 

@@ -33,15 +33,18 @@ class Prepared:
 
 
 def learn(
-    tx: Statements, owner: UserId, item: Prepared, reader: WordReader, now_ms: int, *, created_at_ms: int | None = None
+    tx: Statements, owner: UserId, item: Prepared, reader: WordReader, now_ms: int, *, imported_at_ms: int | None = None
 ) -> Learned:
-    """Store it, or not, by the rules that ``MemoryStore.learn`` tells."""
+    """Store it, or not, by the rules that ``MemoryStore.learn`` tells.
+
+    What is imported is not looked for among similar ones: each look costs a segment of the index to be written.
+    """
     new = item.memory
     row = tx.fetchone("SELECT * FROM memories WHERE owner = ? AND key_form = ?", (owner, item.key_form))
     if row is None:
-        if known := _known_as(tx, owner, item, reader, now_ms):
+        if known := _known_as(tx, owner, item, reader, now_ms, imported_at_ms is None):
             return Learned(memory=known, outcome="unchanged", reason=f"it is known as {known.key!r}")
-        return Learned(memory=insert(tx, owner, item, now_ms, created_at_ms), outcome="added")
+        return Learned(memory=insert(tx, owner, item, now_ms, imported_at_ms), outcome="added")
     old = read_memory(row)
     is_expired = old.expires_at_ms is not None and old.expires_at_ms <= now_ms
     if not is_expired and (reason := _stays(old, new)):
@@ -130,7 +133,9 @@ def _stays(old: Memory, new: NewMemory) -> str:
     return "what is known is surer" if new.confidence < old.confidence else ""
 
 
-def _known_as(tx: Statements, owner: UserId, item: Prepared, reader: WordReader, now_ms: int) -> Memory | None:
+def _known_as(
+    tx: Statements, owner: UserId, item: Prepared, reader: WordReader, now_ms: int, with_similar: bool
+) -> Memory | None:
     """A memory under another key that says all that ``item`` does."""
     new = item.memory
     telling = reader.telling(item.terms.split(" "))
@@ -143,7 +148,7 @@ def _known_as(tx: Statements, owner: UserId, item: Prepared, reader: WordReader,
     )
     if same is not None and len(reader.telling(reader.indexed(new.value).split(" "))) >= MIN_TELLING:
         return read_memory(same)
-    index = Index.of_memories(tx, owner)
+    index = Index.of_memories(tx, owner) if with_similar else None
     if index is None:
         return None
     rarest = sorted(telling, key=len, reverse=True)[:16]
@@ -191,7 +196,7 @@ def store_anew(tx: Statements, owner: UserId, row: int, item: Prepared, now_ms: 
 
 def rows_of(tx: Statements, owner: UserId, rows: Sequence[int]) -> list[Row]:
     return tx.fetchall(
-        "SELECT * FROM memories WHERE row IN (SELECT value FROM json_each(?)) AND owner = ?",
+        "SELECT * FROM memories WHERE row IN (SELECT value FROM json_each(?)) AND +owner = ?",
         (msgspec.json.encode(rows).decode(), owner),
     )
 

@@ -20,11 +20,13 @@ from skynet_memory.fulltext import SHARD_ROWS, Tokenizer, is_prefix, join_words,
 from skynet_memory.ids import UserId
 
 MAX_WORDS: Final = 12
-ALL_WORDS: Final = 100
+ALL_WORDS: Final = 60
 """Candidates that have every word of the query."""
-SOME_WORDS: Final = 60
+SOME_WORDS: Final = 30
 """Candidates for each rare word with another."""
-ENOUGH: Final = 150
+RAREST: Final = 3
+"""Words that are looked for one by one, the rarest of the query."""
+ENOUGH: Final = 80
 SAMPLE: Final = 300
 """Hits that are counted to estimate how rare a word is."""
 K1: Final = 1.2
@@ -166,20 +168,20 @@ def search(
 
     hits: dict[int, None] = {}
     ask(" AND ".join(expressions), ALL_WORDS)
-    frequencies = [index.frequency(tx, f"terms : {expression}") for expression in expressions]
-    if len(hits) < ALL_WORDS // 5 and len(expressions) > 1:
+    frequencies = [1.0] * len(expressions)  # where every candidate has every word, they hardly tell
+    if len(hits) < ALL_WORDS // 4 and len(expressions) > 1:
+        frequencies = [index.frequency(tx, f"terms : {expression}") for expression in expressions]
         rarest_first = [expressions[place] for place in sorted(range(len(expressions)), key=frequencies.__getitem__)]
-        for place, rare in enumerate(rarest_first[:-1]):
-            if len(hits) >= ENOUGH:
-                break
-            ask(f"{rare} AND ({' OR '.join(rarest_first[place + 1 :])})", SOME_WORDS)
-        for rare in rarest_first[:3]:
-            if len(hits) >= ENOUGH:
-                break
-            ask(rare, SOME_WORDS)
+        for place, rare in enumerate(rarest_first[:-1][:RAREST]):
+            if len(hits) < ENOUGH:
+                ask(f"{rare} AND ({' OR '.join(rarest_first[place + 1 :])})", SOME_WORDS)
+        for rare in rarest_first[: RAREST - 1]:
+            if len(hits) < ENOUGH:
+                ask(rare, SOME_WORDS)
+    # The plus: an index by owner would be read whole
     rows = tx.fetchall(
         f"SELECT row, terms FROM {index.table}"  # noqa: S608 - fixed names
-        f" WHERE row IN (SELECT value FROM json_each(?)) AND owner = ? AND {condition}",
+        f" WHERE row IN (SELECT value FROM json_each(?)) AND +owner = ? AND {condition}",
         (json.dumps(list(hits)), owner, *params),
     )
     return rank(rows, words, frequencies, index.last)
@@ -189,17 +191,19 @@ def rank(rows: Sequence[Row], words: Words, frequencies: Sequence[float], total:
     """Okapi BM25 with the constants of FTS5's; equal scores newest first."""
     if not rows:
         return []
-    documents = [(row["row"], row["terms"].split(" ")) for row in rows]
-    average = sum(len(terms) for _, terms in documents) / len(documents)
+    documents = [(row["row"], f" {row['terms']} ", row["terms"].count(" ") + 1) for row in rows]
+    average = sum(length for _, _, length in documents) / len(documents)
     counts = [min(frequency, total) for frequency in frequencies]
     weights = [math.log((total - count + 0.5) / (count + 0.5) + 1) for count in counts]
+    # What begins a term has no space behind it
+    wanted = [f" {term}" if words.is_prefix(place) else f" {term} " for place, term in enumerate(words.terms)]
     scored = []
-    for row, terms in documents:
-        norm = K1 * (1 - B + B * len(terms) / average)
+    for row, terms, length in documents:
+        norm = K1 * (1 - B + B * length / average)
         score = 0.0
-        for place, (term, weight) in enumerate(zip(words.terms, weights, strict=True)):
-            count = sum(word.startswith(term) for word in terms) if words.is_prefix(place) else terms.count(term)
-            score += weight * count * (K1 + 1) / (count + norm)
+        for text, weight in zip(wanted, weights, strict=True):
+            if count := terms.count(text):
+                score += weight * count * (K1 + 1) / (count + norm)
         scored.append((row, score))
     scored.sort(key=lambda item: (-item[1], -item[0]))
     return scored
