@@ -137,7 +137,8 @@ class Guard:
         self._system_events = system_events
         self._guardians = guardians
         self._record = record
-        self._model_check = model_check
+        self.model_check = model_check
+        """May be set later: what asks a model is built after what protects from it."""
         self._alerted: dict[tuple[UserId, str], int] = {}
 
     @cached_property
@@ -170,7 +171,7 @@ class Guard:
             raise Filtered(verdict)
         if closed is not None:
             raise closed
-        if user.role is Role.CHILD and self._model_check is not None:
+        if user.role is Role.CHILD and self.model_check is not None:
             category = await checked_by_model(self._check_for(user), text, user.content_filter)
             if category is not None:
                 if category == MODEL:
@@ -187,7 +188,7 @@ class Guard:
         """The rest of an answer, as :meth:`StreamFilter.finish`; at ``strict``, where all of it was held back, the
         model check has to agree too."""
         rest = stream.finish()
-        if stream.hit is None and self._model_check is not None and user.content_filter == "strict":
+        if stream.hit is None and self.model_check is not None and user.content_filter == "strict":
             category = await checked_by_model(self._check_for(user), rest, "strict")
             if category is not None:
                 stream.hit = self.filter.verdict(category, language_code(user.language))
@@ -300,7 +301,7 @@ class Guard:
         return NotNow(words["closed"].format(day=day, time=opens_at.strftime("%H:%M")), opens_at)
 
     def _check_for(self, user: User) -> ModelCheck:
-        check = self._model_check
+        check = self.model_check
         assert check is not None
         return lambda text: check(user, text)
 
