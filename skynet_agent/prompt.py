@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skynet_agent.requests import ToolDefinition
+from skynet_agent.speakers import ROOM_RULES
 from skynet_agent.workspace import BUILT_IN, Workspace
 from skynet_memory.ids import Role
 
@@ -58,6 +59,7 @@ class PersonFacts:
 
     ``refused_tools`` are the tools this person may not use. ``memory`` is what the assistant remembers of the person,
     ready for the prompt; it is best left alone within a conversation, since each change costs what the provider cached.
+    In a room, which ``room`` names, it is what is remembered of the room, and the person is who speaks now.
     """
 
     display_name: str
@@ -71,6 +73,7 @@ class PersonFacts:
     is_new: bool = False
     refused_tools: Sequence[str] = ()
     memory: str = ""
+    room: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +166,17 @@ def _guidance(tools: Sequence[str]) -> str:
 
 
 def _second(person: PersonFacts) -> str:
-    lines = [
-        "# The person you talk with",
+    lines = []
+    if person.room:
+        lines = [
+            "# The room you talk in",
+            "",
+            f"- Name: {_line(person.room)}",
+            *(f"- {rule}" for rule in ROOM_RULES),
+            "",
+        ]
+    lines += [
+        "# Who wrote the last message" if person.room else "# The person you talk with",
         "",
         f"- Name: {_line(person.display_name) or 'unknown'}",
         f"- Role: {_ROLES[person.role]}",
@@ -188,7 +200,7 @@ def _second(person: PersonFacts) -> str:
             "in which language to answer."
         )
     if memory := person.memory.strip():
-        lines += ["", "# What you remember of this person", "", memory]
+        lines += ["", f"# What you remember of this {'room' if person.room else 'person'}", "", memory]
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from skynet_agent.messages import Json, Message
 
-Purpose: TypeAlias = Literal["chat", "agent", "http", "job"]
+Purpose: TypeAlias = Literal["chat", "agent", "http", "channel", "job"]
 ThinkingLevel: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 THINKING_LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
 

@@ -26,6 +26,7 @@ from skynet_agent.messages import (
     UserMessage,
 )
 from skynet_agent.requests import ModelOptions, ModelRequest
+from skynet_agent.speakers import plain_name
 from skynet_agent.tokens import CHARACTERS, message_tokens
 
 FactCategory: TypeAlias = Literal["preference", "fact", "context"]
@@ -154,7 +155,7 @@ def written_out(message: Message) -> str:
 def _speaker(message: Message) -> str:
     match message:
         case UserMessage():
-            return "Person"
+            return "Person" if message.speaker is None else without_marks(plain_name(message.speaker))
         case ToolResultMessage():
             return without_marks(f"Result of {message.tool_name[:100]}")
         case _:

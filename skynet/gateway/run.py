@@ -18,7 +18,7 @@ from skynet_users.caller import Caller
 
 log = logging.getLogger(__name__)
 
-RunKind: TypeAlias = Literal["chat", "agent", "http"]
+RunKind: TypeAlias = Literal["chat", "agent", "http", "channel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,8 @@ class Inbound:
     stored, only its answer. ``wire_key`` is the session key as the client wrote it; "" for a run that
     is known by its session id alone, which has no ``chat`` events. ``answer`` is what the gateway says in the
     model's place to a message that is stored all the same. ``group`` is the room whose session it is, if it is
-    not the person's own: the permissions, the budget and the tools are the person's all the same.
+    not the person's own: the permissions, the budget and the tools are the person's all the same. ``room_name`` is
+    what the room is called.
     """
 
     caller: Caller
@@ -51,6 +52,7 @@ class Inbound:
     session_id: SessionId | None = None
     answer: str = ""
     group: UserId | None = None
+    room_name: str = ""
 
     @property
     def owner(self) -> UserId:

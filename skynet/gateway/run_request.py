@@ -13,10 +13,11 @@ from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.run_hooks import hook_user
 from skynet.gateway.tool_calls import ToolCalls, ToolUser
 from skynet_agent.errors import UnknownModel
-from skynet_agent.messages import Message, TextBlock, UserMessage, decode_message
+from skynet_agent.messages import Message, Speaker, TextBlock, UserMessage, decode_message
 from skynet_agent.prompt import PersonFacts, Prompts, SessionFacts, client_text
 from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
+from skynet_agent.speakers import with_names
 from skynet_agent.thinking import thinking_level
 from skynet_agent.tokens import message_tokens
 from skynet_agent.tools import ToolContext
@@ -105,11 +106,14 @@ class RunRequests:
         options, tools = self._options(run, user, model)
         before = history.messages
         conversation = before if before and before[-1] is own else [*before, own]
+        if inbound.group is not None:
+            conversation = with_names(conversation)
         person = _facts(inbound.caller, user if inbound.group is None else None)
         person = replace(
             person,
             refused_tools=self._toolbox.refused(_context(run)) if tools else (),
             memory="" if self._memory is None else await self._memory(run.owner),
+            room="" if inbound.group is None else inbound.room_name or "a room",
         )
         session = SessionFacts(
             channel=inbound.origin.get("label", "") if inbound.history is None else "",
@@ -248,9 +252,15 @@ def _cache_key(run: "Run") -> str:
 
 def own_message(inbound: "Inbound", at_ms: int) -> Message:
     """What ``inbound`` adds to its session."""
-    if inbound.content or not inbound.history:
-        return UserMessage(content=list(inbound.content), timestamp=at_ms)
-    return inbound.history[-1]
+    if not inbound.content and inbound.history:
+        return inbound.history[-1]
+    caller = inbound.caller
+    return UserMessage(
+        content=list(inbound.content),
+        timestamp=at_ms,
+        channel=caller.client_id,
+        speaker=None if inbound.group is None else Speaker(id=caller.user_id, name=caller.display_name),
+    )
 
 
 def shorter(messages: Sequence[Message]) -> Sequence[Message] | None:
