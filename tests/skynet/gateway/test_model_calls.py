@@ -66,7 +66,7 @@ class TestBudgets:
         first = await stage.end("say=hello prompt=14")
         assert first.status == "ok"
         assert await used(stage, stage.ada) == 15
-        with pytest.raises(CallRefused, match="^You have used 15 of 10 tokens for today; it") as caught:
+        with pytest.raises(CallRefused, match=r"^You have used 15 of 10 tokens for today; it") as caught:
             await stage.submit("say=more")
         assert caught.value.code == "BUDGET_EXCEEDED"
         assert (caught.value.details["used"], caught.value.details["limit"]) == (15, 10)
