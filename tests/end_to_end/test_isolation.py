@@ -52,6 +52,9 @@ class Names:
     node_id: str
     request_id: str
     memory_id: str
+    token_id: str
+    approval_id: str
+    account: str
 
     def others(self) -> "Names":
         """Names like these that nobody has."""
@@ -198,6 +201,27 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     "knowledge.write": lambda n: [{"topic": n.label, "content": "mine", "userId": n.user}],
     "knowledge.forget": lambda n: [{"topic": n.label}, {"topic": n.label, "userId": n.user}],
     "history.search": lambda n: [{"query": WORD}, {"query": n.label}, {"query": n.session_name}],
+    "users.list": _once({}),
+    "users.get": lambda n: [{}, {"userId": n.user}],
+    "users.add": lambda n: [{"displayName": "mine", "identities": [{"channel": "discord", "externalId": n.account}]}],
+    "users.set": lambda n: [{"userId": n.user, "tone": "mine"}, {"userId": n.user, "role": "child"}],
+    "users.remove": lambda n: [{"userId": n.user}],
+    "users.password": lambda n: [{"userId": n.user, "password": "mine mine"}],
+    "users.budget": lambda n: [{"userId": n.user}],
+    "users.tokens.list": lambda n: [{}, {"userId": n.user}],
+    "users.tokens.create": lambda n: [{"userId": n.user, "name": "mine"}],
+    "users.tokens.revoke": lambda n: [{"id": n.token_id}, {"id": n.token_id, "userId": n.user}],
+    "users.guardians.set": lambda n: [{"userId": n.user, "guardianId": n.user}],
+    "users.guardians.remove": lambda n: [{"userId": n.user, "guardianId": n.user}],
+    "identities.list": lambda n: [{}, {"userId": n.user}],
+    "identities.link": lambda n: [{"userId": n.user, "channel": "discord", "externalId": "mine"}],
+    "identities.unlink": lambda n: [
+        {"channel": "discord", "externalId": n.account},
+        {"channel": "discord", "externalId": n.account, "userId": n.user},
+    ],
+    "identities.claim": lambda n: [{"code": "ABCD-EFGH", "channel": "discord", "externalId": n.account}],
+    "approvals.list": _once({}, {"status": "pending"}),
+    "approvals.decide": lambda n: [{"id": n.approval_id, "approve": True}],
 }
 """What somebody may try on each method, with Ada's names or with names that nobody has."""
 
@@ -215,6 +239,8 @@ IMPERSONAL: Mapping[str, str] = {
     "doctor.memory.status": "whether there is an embedding provider",
     "set-heartbeats": "a switch of the whole gateway, for admins",
     "exec.approvals.get": "a file of the whole gateway, for admins",
+    "approvals.request": "the caller's own question to those who decide",
+    "identities.code": "a code for the caller, another one each time",
 }
 """Methods that take nobody's names and tell nobody's things, and why."""
 
@@ -237,6 +263,29 @@ ADMINS_MAY: Mapping[str, str] = {
     "usage.cost": "sees what everybody costs",
     "audit.list": "reads who did what",
     "audit.verify": "tells how long the log is",
+    **dict.fromkeys(
+        (
+            "users.list",
+            "users.get",
+            "users.add",
+            "users.set",
+            "users.remove",
+            "users.password",
+            "users.budget",
+            "users.tokens.list",
+            "users.tokens.create",
+            "users.tokens.revoke",
+            "users.guardians.set",
+            "users.guardians.remove",
+            "identities.list",
+            "identities.link",
+            "identities.unlink",
+            "identities.claim",
+        ),
+        "manages everybody, which is recorded",
+    ),
+    "approvals.list": "sees what there is to decide",
+    "approvals.decide": "decides what others ask for",
 }
 """What another admin does reach of Ada's, and why."""
 
@@ -380,6 +429,9 @@ async def live(ada: Person) -> Names:
         node_id="",
         request_id="",
         memory_id="",
+        token_id="",
+        approval_id="",
+        account=fresh("account"),
     )
     for key, run_id, message in (
         ("main", names.run_id, f"say={WORD} one"),
@@ -404,6 +456,12 @@ async def live(ada: Person) -> Names:
     await client.call("wake", {"text": f"{WORD} five", "mode": "now"})
     learned = await client.call("memory.learn", {"category": "fact", "key": names.label, "value": f"{WORD} eight"})
     await client.call("knowledge.write", {"topic": names.label, "content": f"{WORD} nine"})
+    await client.call("users.set", {"tone": f"{WORD} ten", "interests": [WORD]})
+    token = await client.call("users.tokens.create", {"name": f"{WORD} token"})
+    account = {"channel": "discord", "externalId": names.account, "displayName": f"{WORD} account"}
+    await client.call("identities.link", {"userId": names.user, **account})
+    # Those who decide are asked, and told what
+    request = await client.call("approvals.request", {"summary": f"{DEVICE_WORD} request"})
     await client.call("system-event", {"text": f"Node: {DEVICE_WORD} six", "host": f"{DEVICE_WORD} host"})
     answer = await ada.post(
         {"messages": [{"role": "user", "content": f"say={WORD} seven"}], "user": names.label},
@@ -423,6 +481,8 @@ async def live(ada: Person) -> Names:
         node_id=(await client.call("node.list", {}))["nodes"][0]["nodeId"],
         request_id=refused.value.error["details"]["requestId"],
         memory_id=learned["memory"]["id"],
+        token_id=token["id"],
+        approval_id=request["approval"]["id"],
     )
 
 
@@ -442,6 +502,8 @@ async def state_of(person: Person, names: Names) -> dict[str, Any]:
         ],
         "pending": [p["requestId"] for p in (await call("device.pair.list", {}))["pending"]],
         "remembered": [await call("memory.list"), await call("knowledge.list")],
+        "person": [await call("users.get"), await call("users.tokens.list"), await call("identities.list")],
+        "requests": [each for each in (await call("approvals.list"))["approvals"] if each["mine"]],
         "running": await call("agent.wait", {"runId": names.running_id, "timeoutMs": 1}),
         "events queued": (await call("status"))["queuedSystemEvents"],
     }
@@ -519,6 +581,9 @@ async def test_nobody_can_tell_anothers_things_from_nothing(
 
 
 def check_log(answer: dict[str, Any], person: Person) -> None:
+    if person.role is Role.CHILD:
+        assert answer["error"]["message"] == "not permitted: logs.read"
+        return
     lines = [json.loads(line) for line in answer["payload"]["lines"]]
     assert lines, "a person's own lines are shown"
     assert {line["userId"] for line in lines} == {person.user}
@@ -571,7 +636,8 @@ async def test_no_event_of_one_reaches_another(ada: Person, other: Person) -> No
     await mine(lambda e: e["event"] == "presence" and DEVICE_WORD in json.dumps(e))
     for client in other.clients:
         await client.call("ping")  # what was sent before has come before
-    allowed = {"presence", "device.pair.requested", "device.pair.resolved"} if other.role is Role.ADMIN else set()
+    allowed = {"presence", "device.pair.requested", "device.pair.resolved", "approvals.requested"}
+    allowed = allowed if other.role is Role.ADMIN else set()
     for client, count in zip(other.clients, counts, strict=True):
         told = [event for event in client.events[count:] if event["event"] not in allowed]
         # The own snapshot may be due; it is of the own sessions.
@@ -580,7 +646,7 @@ async def test_no_event_of_one_reaches_another(ada: Person, other: Person) -> No
     seen = other.seen()
     assert WORD not in seen
     for name, value in asdict(names).items():
-        if other.role is not Role.ADMIN or name not in ("device_id", "node_id", "request_id", "user"):
+        if other.role is not Role.ADMIN or name not in ("device_id", "node_id", "request_id", "user", "approval_id"):
             assert value not in seen, name
 
 
@@ -597,6 +663,7 @@ async def test_what_others_do_does_not_reach_the_owner(ada: Person, other: Perso
         "presence",
         "device.pair.requested",
         "device.pair.resolved",
+        "approvals.requested",
     }
 
 
@@ -671,6 +738,10 @@ async def test_http_sessions_and_usage_are_the_callers(ada: Person, other: Perso
 async def test_lines_of_the_log_are_shown_to_whom_they_are_about(ada: Person, other: Person, log_file: Path) -> None:
     names = await live(ada)
     await talk(other)
+    if other.role is Role.CHILD:
+        with pytest.raises(Refused, match=r"^not permitted: logs\.read$"):
+            await other.device_client.call("logs.tail", {})
+        return
     answer = await other.device_client.call("logs.tail", {"limit": 5000, "maxBytes": 1_000_000})
     lines = [json.loads(line) for line in answer["lines"]]
     if other.role is Role.ADMIN:

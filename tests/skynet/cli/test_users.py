@@ -60,7 +60,8 @@ class TestAdd:
         options = ["--role", "child", "--age", "9", "--language", "de", "--interest", "horses", "--interest", "space"]
         outcome = skynet(
             "users", "add", name, *options, "--monthly-dollars", "2.50", "--link", account, "--new-token", "phone",
-            "--allow", "files.read", "--guardian", "owner", "--daily-tokens", "20_000", "--allowed-hours", "mo-fr 14:00-19:00",
+            "--allow", "files.read", "--guardian", "owner", "--daily-tokens", "20_000",
+            "--allowed-hours", "mo-fr 14:00-19:00",
         )  # fmt: skip
         assert outcome.code == Exit.OK
         first, token = outcome.out.splitlines()
