@@ -24,10 +24,11 @@ LISTS = ("moderate", "strict", "ambiguous", "exceptions", "remove")
 
 
 class FilterRulesError(ValueError):
-    """A file of rules that cannot be used. ``str()`` is ``file:line: key: what is wrong``."""
+    """A file of rules that cannot be used. ``str()`` is ``file:line: key: what is wrong``; line 0 is the
+    whole file."""
 
     def __init__(self, file: str, line: int, key: str, problem: str) -> None:
-        super().__init__(f"{file}:{line}: {key}: {problem}" if key else f"{file}:{line}: {problem}")
+        super().__init__(": ".join(part for part in (f"{file}:{line}" if line else file, key, problem) if part))
         self.file = file
         self.line = line
         self.key = key
