@@ -14,7 +14,7 @@ from skynet_memory.ids import Role, UserId, now_ms
 from skynet_protocol.approvals import ApprovalRequestedEvent, ApprovalResolvedEvent, ApprovalSummary
 from skynet_users.approvals import Approval, ApprovalStatus, ApprovalStore, Json
 from skynet_users.caller import Caller
-from skynet_users.errors import NotPending, OwnRequest, UnknownApproval
+from skynet_users.errors import NotPending, OwnRequest, TooManyPending, UnknownApproval
 from skynet_users.guardians import GuardianStore
 from skynet_users.people import User, UserStore
 from skynet_users.permissions import Permission, PermissionPolicy, permits
@@ -49,13 +49,18 @@ class Newcomer:
 
 @dataclass(frozen=True, slots=True)
 class ToolDecision:
-    """What became of a question whether a tool may run; ``approval`` is used up where it was ``approved``."""
+    """What became of a question whether a tool may run; ``approval`` is used up where it was ``approved``, and None
+    where the question was not even put."""
 
     outcome: Literal["approved", "denied", "pending"]
-    approval: Approval
+    approval: Approval | None
+    refusal: str = ""
+    """Why it was not put."""
 
     def __str__(self) -> str:
         """For the model, which tells the person."""
+        if self.approval is None:
+            return f"denied: {self.refusal}"
         if self.outcome == "approved":
             return "approved"
         if self.outcome == "denied":
@@ -108,17 +113,18 @@ class Approvals:
     async def ask_for_tool(self, user: User, tool: str, arguments: Mapping[str, Json], summary: str) -> ToolDecision:
         """Whether ``user`` may run ``tool`` with exactly these arguments, this once.
 
-        Waits for the decision, at most ``wait_s``. An approval that was given earlier and not used yet is used.
-
-        Raises:
-            TooManyPending: of this person's questions too many are open.
+        Waits for the decision, at most ``wait_s``. An approval that was given earlier and not used yet is used. Who has
+        too many questions open already is denied.
         """
         earlier = await self._store.consume(user.id, tool, arguments, self._clock())
         if earlier is not None:
             await self._note_use(earlier)
             return ToolDecision("approved", earlier)
         subject: dict[str, Json] = {"tool": tool, "arguments": _shown(arguments)}
-        approval, _ = await self._request("tool_call", user, summary, subject, arguments)
+        try:
+            approval, _ = await self._request("tool_call", user, summary, subject, arguments)
+        except TooManyPending as exc:
+            return ToolDecision("denied", None, str(exc))
         approval = await self._wait(approval)
         if approval.status == "approved":
             used = await self._store.consume(user.id, tool, arguments, self._clock())

@@ -50,6 +50,14 @@ async def stranger(people: People, external_id: str = "77", name: str = "Zoe") -
     return approval
 
 
+async def open_question(people: People, caller: Caller, arguments: dict[str, Any] = ARGUMENTS) -> Approval:
+    """A tool call that nobody has decided about yet."""
+    decision = await ask_for_tool(people, caller, arguments)
+    assert decision.outcome == "pending" and "still open" in str(decision)
+    assert decision.approval is not None
+    return decision.approval
+
+
 async def ask_for_tool(people: People, caller: Caller, arguments: dict[str, Any] = ARGUMENTS) -> ToolDecision:
     user = await people.user(caller)
     return await people.approvals.ask_for_tool(user, "run_command", arguments, "run rm -r photos")
@@ -228,12 +236,19 @@ class TestRequests:
 
 
 class TestTools:
+    async def test_who_has_too_many_questions_open_is_denied(self, impatient: People) -> None:
+        for number in range(MAX_PENDING):
+            await ask_for_tool(impatient, impatient.world.user, {"command": f"rm {number}"})
+        decision = await ask_for_tool(impatient, impatient.world.user)
+        assert str(decision) == f"denied: {MAX_PENDING} requests are waiting already"
+
     async def test_a_call_waits_and_goes_on_once_it_is_approved(self, people: People) -> None:
         call = await asked(people, people.world.user)
         (approval,) = await people.approvals.list(people.world.admin, "pending")
         assert approval.subject == {"tool": "run_command", "arguments": ARGUMENTS}
         await people.call(people.world.admin, "approvals.decide", {"id": approval.id, "approve": True})
         decision = await call
+        assert decision.approval is not None
         assert (decision.outcome, decision.approval.status) == ("approved", "used")
         # Who waited knows it already.
         assert people.world.events.queued(people.world.user.user_id) == []
@@ -252,11 +267,9 @@ class TestTools:
 
     async def test_after_a_while_it_is_pending_and_works_once_when_it_was_approved(self, impatient: People) -> None:
         people = impatient
-        decision = await ask_for_tool(people, people.world.user)
-        assert decision.outcome == "pending" and "still open" in str(decision)
-        again = await ask_for_tool(people, people.world.user)
-        assert again.approval.id == decision.approval.id
-        await people.call(people.world.admin, "approvals.decide", {"id": decision.approval.id, "approve": True})
+        approval = await open_question(people, people.world.user)
+        assert (await open_question(people, people.world.user)).id == approval.id
+        await people.call(people.world.admin, "approvals.decide", {"id": approval.id, "approve": True})
         (news,) = people.world.events.queued(people.world.user.user_id)
         assert news.startswith("Approved: run rm -r photos.")
         assert (await ask_for_tool(people, people.world.user)).outcome == "approved"
@@ -265,8 +278,8 @@ class TestTools:
     async def test_other_arguments_need_another_approval(self, impatient: People) -> None:
         """The attack: ask for something harmless, have it approved, do something else."""
         people = impatient
-        decision = await ask_for_tool(people, people.world.user)
-        await people.call(people.world.admin, "approvals.decide", {"id": decision.approval.id, "approve": True})
+        approval = await open_question(people, people.world.user)
+        await people.call(people.world.admin, "approvals.decide", {"id": approval.id, "approve": True})
         for arguments in ({**ARGUMENTS, "command": "rm -r /"}, {**ARGUMENTS, "more": 1}, {"command": "rm -r photos"}):
             assert (await ask_for_tool(people, people.world.user, arguments)).outcome == "pending"
         assert (await ask_for_tool(people, people.guardian)).outcome == "pending"
@@ -274,8 +287,8 @@ class TestTools:
 
     async def test_an_approval_serves_one_of_many_calls(self, impatient: People) -> None:
         people = impatient
-        decision = await ask_for_tool(people, people.world.user)
-        await people.call(people.world.admin, "approvals.decide", {"id": decision.approval.id, "approve": True})
+        approval = await open_question(people, people.world.user)
+        await people.call(people.world.admin, "approvals.decide", {"id": approval.id, "approve": True})
         decisions = await asyncio.gather(*(ask_for_tool(people, people.world.user) for _ in range(10)))
         assert [each.outcome for each in decisions].count("approved") == 1
 
@@ -297,9 +310,9 @@ class TestTools:
     async def test_long_arguments_are_shown_shortened_and_bound_whole(self, impatient: People) -> None:
         people = impatient
         long = {"content": "x" * 100_000}
-        decision = await ask_for_tool(people, people.world.user, long)
-        assert len(str(decision.approval.subject)) < 5000
-        await people.call(people.world.admin, "approvals.decide", {"id": decision.approval.id, "approve": True})
+        approval = await open_question(people, people.world.user, long)
+        assert len(str(approval.subject)) < 5000
+        await people.call(people.world.admin, "approvals.decide", {"id": approval.id, "approve": True})
         other = {"content": "x" * 99_999 + "y"}
         assert (await ask_for_tool(people, people.world.user, other)).outcome == "pending"
         assert (await ask_for_tool(people, people.world.user, long)).outcome == "approved"
