@@ -336,6 +336,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     pools=config.pools,
                     prompt_mode=lambda: workspace.mode,
                     active_runs=lambda owner: len(runs.active(owner)),
+                    record=audit.record,
                 ),
                 AgentMethods(config.agent.name),
                 SessionMethods(

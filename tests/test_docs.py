@@ -22,6 +22,7 @@ from skynet.config import Config, PriceConfig, config_to_public, load_config, sc
 from skynet.config.schema import fields_of, is_table, plain_type
 from skynet.gateway import run_request, runs
 from skynet.gateway.approvals import Record
+from skynet.gateway.authorize import METHOD_PERMISSIONS
 from skynet.gateway.dispatch import _MARK
 from skynet.gateway.run_events import COALESCE_S
 from skynet.hooks import (
@@ -186,11 +187,12 @@ def served_methods() -> set[str]:
 
 def methods_table() -> str:
     served = served_methods()
-    rows = ["| Method | Needs | Served |", "|---|---|---|"]
+    rows = ["| Method | Needs | Permission | Served |", "|---|---|---|---|"]
     for name, spec in METHODS.items():
         needs = "role node" if spec.node_only else (spec.scope or "nothing").removeprefix("operator.")
         needs = "to be the first" if name == "connect" else needs
-        rows.append(f"| `{name}` | {needs} | {'yes' if name in served else ''} |")
+        permission = METHOD_PERMISSIONS[name] or ""
+        rows.append(f"| `{name}` | {needs} | {permission} | {'yes' if name in served else ''} |")
     return "\n".join(rows)
 
 

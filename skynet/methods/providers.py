@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import UNSET
 
+from skynet.gateway.approvals import Record
 from skynet.gateway.dispatch import method
 from skynet_agent.errors import ProviderError, UnknownModel
 from skynet_agent.providers import ModelInfo, Price, ProviderRow
@@ -31,6 +32,7 @@ from skynet_protocol.providers import (
 )
 from skynet_protocol.scopes import Scope, satisfies
 from skynet_users.caller import Caller
+from skynet_users.permissions import Permission
 
 TEST_TIMEOUT_S = 30.0
 
@@ -55,6 +57,7 @@ class ProviderMethods:
         pools: Mapping[str, tuple[str, ...]],
         prompt_mode: Callable[[], str],
         active_runs: Callable[[UserId], int],
+        record: Record,
     ) -> None:
         self._router = router
         self._agent_name = agent_name
@@ -63,6 +66,7 @@ class ProviderMethods:
         self._pools = dict(pools)
         self._prompt_mode = prompt_mode
         self._active_runs = active_runs
+        self._record = record
 
     @method("agent.status")
     def status(self, caller: Caller, params: AgentStatusParams) -> AgentStatusResult:
@@ -79,20 +83,24 @@ class ProviderMethods:
         )
 
     @method("agent.model")
-    def model(self, caller: Caller, params: AgentModelParams) -> AgentModelResult:
+    async def model(self, caller: Caller, params: AgentModelParams) -> AgentModelResult:
         """The default model, or a new one from the next message on (SK-049); a restart returns to the configured one.
 
         Raises:
-            RequestError: there is no such model, or the caller may not change what everybody gets.
+            RequestError: there is no such model, or the connection may not change what everybody gets.
+            Forbidden: nor may the person.
         """
         previous = None
         if params.model is not UNSET:
             if not satisfies(caller.scopes, Scope.ADMIN):
                 raise RequestError(f"missing scope: {Scope.ADMIN}", details={"code": DetailCode.FORBIDDEN})
+            caller.require(Permission.PROVIDERS_MANAGE)
             try:
                 previous = self._router.set_default(params.model)
             except UnknownModel as exc:
                 raise RequestError(f"invalid model: {exc}", details={"code": DetailCode.INVALID_PARAMS}) from exc
+            details = {"agent.model": params.model, "was": previous}
+            await self._record("config.changed", actor=caller.user_id, subject="agent.model", details=details)
         default = self._router.default()
         return AgentModelResult(
             name=self._router.default_name,

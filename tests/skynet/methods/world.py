@@ -304,6 +304,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
                 pools=POOLS,
                 prompt_mode=lambda: "built-in prompt",
                 active_runs=lambda owner: 0,
+                record=record,
             ),
             AgentMethods("Ada"),
             SessionMethods(
