@@ -9,20 +9,25 @@ scores are made of, is counted in the owner's own entries only, so that they say
 """
 
 import asyncio
+import logging
 import math
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from skynet_memory.database import Database, Row, Statements
+from skynet_memory.errors import StorageUnavailable
 from skynet_memory.fulltext import is_prefix, quoted, segmented
 from skynet_memory.ids import EntryId, RunId, SessionId, SessionKey, UserId
+from skynet_memory.memory_search import WordReader
 from skynet_memory.previews import role_and_text
 from skynet_memory.sessions import topic
+
+log = logging.getLogger(__name__)
 
 DEFAULT_HITS: Final = 10
 MAX_HITS: Final = 50
@@ -30,7 +35,9 @@ CANDIDATES: Final = 1000
 """Entries that one word of a query may bring in, the newest ones."""
 RANKED: Final = 300
 """Of all that was found, those whose length and age are looked at."""
+QUERY_CHARS: Final = 1000
 MAX_TERMS: Final = 32
+"""What is looked for of a query: its beginning."""
 TEXT_CHARS: Final = 8000
 """What is searched and shown of one entry: its beginning."""
 BATCH: Final = 100
@@ -45,6 +52,13 @@ _RECENT: Final = 0.1
 _RECENT_MS: Final = 30 * 24 * 3600 * 1000
 
 _WORD: Final = re.compile(r"\w+")
+
+_ASKING_WORDS: Final = """
+about any anything discuss discussed ever mention mentioned remember said say saying says something talk talked tell told
+erzählt gesagt gesprochen über dit parlé
+"""
+_ASKING: Final = frozenset(_ASKING_WORDS.split())
+"""What a question about a conversation is made of, besides what it is about."""
 
 SpokenRole: TypeAlias = Literal["user", "assistant"]
 
@@ -94,9 +108,9 @@ class _New(NamedTuple):
 class TranscriptSearch:
     """Every method sees only the transcripts of ``owner``."""
 
-    def __init__(self, db: Database, *, role_and_text_of: Callable[[bytes], tuple[str, str]] = role_and_text) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
-        self._role_and_text = role_and_text_of
+        self._reader = WordReader()
         self._versions: dict[UserId, int] = {}
         self._locks: WeakValueDictionary[UserId, asyncio.Lock] = WeakValueDictionary()
 
@@ -119,12 +133,29 @@ class TranscriptSearch:
             window: so many entries before and after.
             asked_by: a run that asks for itself: its question, and what follows that, is not searched.
         """
-        terms = terms_in(query)
-        if not terms:
+        words = words_in(query)
+        if not words:
             return []
-        await self.index(owner)
+        try:
+            await self.index(owner)
+        except StorageUnavailable as exc:
+            log.warning("the search does not know what was said lately: %s", exc)
         limit = max(1, min(limit, MAX_HITS))
-        return await self._db.read(lambda tx: _search(tx, owner, terms, limit, window, now_ms, asked_by))
+
+        def work(tx: Statements) -> list[Hit]:
+            return _search(tx, owner, self._terms(words), limit, window, now_ms, asked_by)
+
+        return await self._db.read(work)
+
+    def _terms(self, words: Sequence[str]) -> list[str]:
+        """The words as FTS5 wants them, without those that say nothing, unless there are no others."""
+        stop_words = self._reader.stop_words()
+        telling = [
+            word
+            for word in words
+            if word.casefold() not in _ASKING and not stop_words.issuperset(self._reader.terms(word))
+        ] or words
+        return [quoted(word) + (" *" if is_prefix(word) else "") for word in telling[:MAX_TERMS]]
 
     async def index(self, owner: UserId) -> int:
         """Take in what is new in the owner's transcripts, in small transactions; returns how many entries were read."""
@@ -136,33 +167,10 @@ class TranscriptSearch:
             pending = await self._db.read(lambda tx: _pending(tx, owner))
             for start in range(0, len(pending), BATCH):
                 rows = pending[start : start + BATCH]
-                entries = await self._db.read(lambda tx, rows=rows: self._read(tx, owner, rows))  # type: ignore[misc]
+                entries = await self._db.read(lambda tx, rows=rows: _read(tx, owner, rows))  # type: ignore[misc]
                 await self._db.write(lambda tx, entries=entries: _take_in(tx, owner, entries))  # type: ignore[misc]
             self._versions[owner] = version
             return len(pending)
-
-    def _read(self, tx: Statements, owner: UserId, rows: Iterable[int]) -> list[_New]:
-        """One after the other, for a single entry may hold images of 25 MiB."""
-        entries = []
-        for number in rows:
-            row = tx.fetchone("SELECT * FROM entries WHERE rowid = ? AND owner = ?", (number, owner))
-            if row is None:
-                continue
-            role, text = self._role_and_text(row["payload"]) if row["kind"] == "message" else ("", "")
-            if role not in ("user", "assistant") or not text:
-                role = text = ""
-            entries.append(
-                _New(
-                    row=number,
-                    entry_id=row["id"],
-                    session_id=row["session_id"],
-                    parent_id=row["parent_id"],
-                    role=role,
-                    text=text[:TEXT_CHARS],
-                    at_ms=row["created_at_ms"],
-                )
-            )
-        return entries
 
     async def tidy(self) -> bool:
         """Let go of the words of what was erased, in small transactions; False if there were none.
@@ -196,10 +204,10 @@ def _total_changes(tx: Statements) -> int:
     return cast(int, row[0])
 
 
-def terms_in(query: str) -> list[str]:
-    """The first ``MAX_TERMS`` words as FTS5 wants them, each once; of scripts without spaces, pairs of characters."""
-    words = _WORD.findall(segmented(unicodedata.normalize("NFC", query), query=True))
-    return list(dict.fromkeys(quoted(word) + (" *" if is_prefix(word) else "") for word in words))[:MAX_TERMS]
+def words_in(query: str) -> list[str]:
+    """The words of any text, each once; of scripts without spaces, pairs of characters."""
+    words = _WORD.findall(segmented(unicodedata.normalize("NFC", query[:QUERY_CHARS]), query=True))
+    return list(dict.fromkeys(words))
 
 
 # Taking in
@@ -228,6 +236,30 @@ def _pending(tx: Statements, owner: UserId) -> list[int]:
             (owner, session["session_id"], session["upto"]),
         )
     return sorted(row[0] for row in rows)
+
+
+def _read(tx: Statements, owner: UserId, rows: Iterable[int]) -> list[_New]:
+    """One after the other, for a single entry may hold images of 25 MiB."""
+    entries = []
+    for number in rows:
+        row = tx.fetchone("SELECT * FROM entries WHERE rowid = ? AND owner = ?", (number, owner))
+        if row is None:
+            continue
+        role, text = role_and_text(row["payload"]) if row["kind"] == "message" else ("", "")
+        if role not in ("user", "assistant") or not text:
+            role = text = ""
+        entries.append(
+            _New(
+                row=number,
+                entry_id=row["id"],
+                session_id=row["session_id"],
+                parent_id=row["parent_id"],
+                role=role,
+                text=text[:TEXT_CHARS],
+                at_ms=row["created_at_ms"],
+            )
+        )
+    return entries
 
 
 def _take_in(tx: Statements, owner: UserId, entries: Sequence[_New]) -> None:
