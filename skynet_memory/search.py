@@ -54,8 +54,8 @@ _RECENT_MS: Final = 30 * 24 * 3600 * 1000
 _WORD: Final = re.compile(r"\w+")
 
 _ASKING_WORDS: Final = """
-about any anything discuss discussed ever mention mentioned remember said say saying says something talk talked tell told
-erzählt gesagt gesprochen über dit parlé
+about any anything discuss discussed ever mention mentioned remember said say saying says something talk talked tell
+told erzählt gesagt gesprochen über dit parlé
 """
 _ASKING: Final = frozenset(_ASKING_WORDS.split())
 """What a question about a conversation is made of, besides what it is about."""
