@@ -31,10 +31,12 @@ from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
 from skynet.gateway.memory_access import MemoryAccess
 from skynet.gateway.model_calls import ModelCalls
+from skynet.gateway.model_check import ModelCheck
 from skynet.gateway.people_commands import PeopleCommands
 from skynet.gateway.presence import PresenceTable, StateVersions
 from skynet.gateway.recollections import Recollections
 from skynet.gateway.revocation import Revocation
+from skynet.gateway.rooms import Rooms
 from skynet.gateway.run_hooks import RunHooks
 from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
@@ -56,6 +58,7 @@ from skynet.methods.config import ConfigMethods
 from skynet.methods.cron import CronMethods
 from skynet.methods.devices import DeviceMethods
 from skynet.methods.exec_approvals import ExecApprovalMethods
+from skynet.methods.groups import GroupMethods
 from skynet.methods.health import HealthMethods
 from skynet.methods.heartbeat import HeartbeatMethods
 from skynet.methods.history import HistoryMethods
@@ -112,6 +115,7 @@ from skynet_users.groups import GroupStore
 from skynet_users.guardians import GuardianStore
 from skynet_users.identities import IdentityStore
 from skynet_users.links import LinkCodes
+from skynet_users.memberships import Memberships
 from skynet_users.people import User, UserStore
 from skynet_users.permissions import Permission, PermissionPolicy, Reach
 from skynet_users.resolver import UserResolver
@@ -149,7 +153,8 @@ async def open_app(config: Config) -> AsyncIterator[App]:
     """
     started_s = time.monotonic()
     versions = StateVersions()
-    broadcaster = Broadcaster()
+    memberships = Memberships()
+    broadcaster = Broadcaster(memberships.members)
     heartbeats, system_events = Heartbeats(), SystemEvents()
     zone = machine_zone()
     async with (
@@ -169,7 +174,9 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         # Who is there, and what each may do
         users, credentials, devices = UserStore(db), CredentialStore(db), DeviceStore(db)
         identities, guardians, links = IdentityStore(db), GuardianStore(db), LinkCodes(db)
-        groups, audit = GroupStore(db), AuditLog(db)
+        groups, audit = GroupStore(db, memberships=memberships), AuditLog(db)
+        await groups.load()
+        rooms = Rooms(groups)
         policy = permission_policy(config)
         resolver = UserResolver(db, unknown=config.users.unknown, new_role=config.users.new_role)
         owner = await users.ensure_owner()
@@ -237,6 +244,8 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             clock=now_ms,
         )
         calls = ModelCalls(router, ledger, hooks, usage)
+        if config.filter.model:
+            guard.model_check = ModelCheck(calls, config.filter.model)
 
         # Tools
         places = Places(
@@ -298,6 +307,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             def forget(user_id: UserId) -> None:
                 resolver.forget(user_id)
                 ledger.forget(user_id)
+                tasks.start(groups.load(user_id), name="memberships")
 
             revocation = Revocation(broadcaster, tasks, forget=forget, stop_runs=runs.stop_person)
             presence = PresenceTable(broadcaster, versions, version=VERSION)
@@ -345,6 +355,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     router=router,
                     abort_session=runs.abort_session,
                     ended=run_hooks.session_ended,
+                    rooms=rooms,
                     store_path=str(config.database.path),
                 ),
                 ChatMethods(
@@ -353,8 +364,9 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     transcripts=transcripts,
                     broadcaster=broadcaster,
                     commands=commands,
+                    rooms=rooms,
                 ),
-                RunMethods(runs=runs, sessions=sessions, broadcaster=broadcaster, commands=commands),
+                RunMethods(runs=runs, sessions=sessions, broadcaster=broadcaster, commands=commands, rooms=rooms),
                 ConfigMethods(config),
                 LogMethods(config.logging.file),
                 UsageMethods(usage),
@@ -378,6 +390,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     record=audit.record,
                 ),
                 IdentityMethods(identities, links=links, record=audit.record),
+                GroupMethods(groups, users=users, record=audit.record),
                 ApprovalMethods(approvals, users),
                 MemoryMethods(memories, memory_access, prompt_text=recollections.text),
                 KnowledgeMethods(knowledge, memory_access),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from skynet.gateway.keys import render_key
+from skynet.gateway.keys import owner_of, render_key, room_of
 from skynet.gateway.people_commands import PeopleCommands, Sender, describe_caller
 from skynet.gateway.run_hooks import SessionEnd, not_told
 from skynet.gateway.session_levels import normalise
@@ -69,10 +69,14 @@ def parse_command(message: str) -> Parsed | None:
 
 
 NO_PEOPLE = "This gateway has no such command."
+IN_PRIVATE = "Others read this room: ask me that in private."
 
 
 class Commands:
     """Answers commands. A command changes only the caller's own session, and only what the caller may change.
+
+    In a room nothing is told that is a person's own, and the session, which is everybody's there, is changed only by
+    who manages all groups.
 
     Args:
         ended: told of a session that was reset.
@@ -100,6 +104,8 @@ class Commands:
         Args:
             sender: the account on a channel that it came from; None for everything that is no channel.
         """
+        if room_of(key) is not None and command.name in PRIVATE:
+            return IN_PRIVATE
         try:
             if command.name in PEOPLE:
                 return await self._about_people(caller, command, sender)
@@ -108,10 +114,15 @@ class Commands:
             return f"You may not do that: it needs the permission {exc.permission}."
 
     async def restart(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
-        """Begin a new conversation; returns the message its first run gets."""
-        await self._abort_session(caller.user_id, key)
+        """Begin a new conversation; returns the message its first run gets.
+
+        Raises:
+            Forbidden: it is a room's, and the caller does not manage groups.
+        """
+        _require_room(caller, key)
+        await self._abort_session(owner_of(key), key)
         with suppress(SessionNotFound):
-            await self._sessions.reset(caller.user_id, key)
+            await self._sessions.reset(owner_of(key), key)
             self._ended(caller, key, was_reset=True)
         return command.argument or GREETING
 
@@ -119,7 +130,7 @@ class Commands:
         return HELP
 
     async def _status(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
-        session = await self._sessions.get(caller.user_id, key)
+        session = await self._sessions.get(owner_of(key), key)
         lines = [f"Skynet {VERSION}", f"Session: {render_key(key)}", f"Model: {self._model_of(session)}"]
         if session is not None:
             lines.append(f"Tokens: {session.input_tokens} in, {session.output_tokens} out")
@@ -146,13 +157,14 @@ class Commands:
 
     async def _model(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
         if not command.argument:
-            return f"Model: {self._model_of(await self._sessions.get(caller.user_id, key))}"
+            return f"Model: {self._model_of(await self._sessions.get(owner_of(key), key))}"
         try:
             resolved = self._router.resolve(command.argument)
         except UnknownModel as exc:
             return str(exc)
         caller.require(Permission.SESSIONS_WRITE)
-        await self._sessions.patch(caller.user_id, key, SessionChanges(model=command.argument))
+        _require_room(caller, key)
+        await self._sessions.patch(owner_of(key), key, SessionChanges(model=command.argument))
         return f"Model: {resolved.provider}/{resolved.model}"
 
     async def _models(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
@@ -162,7 +174,7 @@ class Commands:
     async def _level(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
         setting = SETTINGS[command.name]
         if not command.argument:
-            session = await self._sessions.get(caller.user_id, key)
+            session = await self._sessions.get(owner_of(key), key)
             return f"{setting}: {session.settings.get(setting, 'default') if session else 'default'}"
         try:
             level = normalise(setting, command.argument)
@@ -171,7 +183,8 @@ class Commands:
         if command.name == "/elevated":
             caller.require(Permission.COMMANDS_RUN, EVERYBODY)
         caller.require(Permission.SESSIONS_WRITE)
-        await self._sessions.patch(caller.user_id, key, SessionChanges(settings={setting: level}))
+        _require_room(caller, key)
+        await self._sessions.patch(owner_of(key), key, SessionChanges(settings={setting: level}))
         return f"{setting}: {level or 'off'}"
 
     def _model_of(self, session: Session | None) -> str:
@@ -180,6 +193,12 @@ class Commands:
         except UnknownModel as exc:
             return f"{exc.name} (unknown)"
         return f"{resolved.provider}/{resolved.model}"
+
+
+def _require_room(caller: Caller, key: SessionKey) -> None:
+    """A room's session is everybody's who is in it."""
+    if room_of(key) is not None:
+        caller.require(Permission.GROUPS_MANAGE, EVERYBODY)
 
 
 _HANDLERS: Mapping[str, Callable[[Commands, Caller, SessionKey, Parsed], Awaitable[str]]] = {
@@ -193,6 +212,8 @@ _HANDLERS: Mapping[str, Callable[[Commands, Caller, SessionKey, Parsed], Awaitab
 }
 PEOPLE = ("/approvals", "/approve", "/deny", "/link", "/budget")
 """Commands about people, not about the session."""
+PRIVATE = (*PEOPLE, "/whoami")
+"""Commands whose answers are for their caller alone."""
 RESTARTS = ("/new", "/reset")
 """Commands that begin a new conversation; what follows is its first message."""
 NAMES = frozenset((*_HANDLERS, *PEOPLE, *RESTARTS))

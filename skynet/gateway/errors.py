@@ -9,7 +9,7 @@ from skynet_memory.errors import LabelInUse, SessionNotFound, StorageUnavailable
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import ErrorCode, ErrorShape, RequestError
 from skynet_users.caller import Caller
-from skynet_users.errors import Forbidden
+from skynet_users.errors import Forbidden, GroupInactive
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
         code=ErrorCode.INVALID_REQUEST, message=str(exc), details={"code": "FORBIDDEN", "permission": exc.permission}
     ),
     SessionNotFound: _invalid("NOT_FOUND"),
+    GroupInactive: _invalid("FORBIDDEN"),
     LabelInUse: _invalid("INVALID_PARAMS"),
     InvalidSessionKey: _invalid("INVALID_PARAMS"),
     UnknownModel: _invalid("NOT_FOUND"),

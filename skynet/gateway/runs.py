@@ -246,6 +246,10 @@ class Runs:
         """A person's runs that are queued or running, in the order they came; of one session if ``key`` is given."""
         return [run for run in self._active.values() if run.owner == owner and key in (None, run.key)]
 
+    def knows(self, owner: UserId, run_id: RunId) -> bool:
+        """Whether a run of this id is under way, or its end remembered, in a session of ``owner``."""
+        return (owner, run_id) in self._ended or any(run.run_id == run_id for run in self.active(owner))
+
     async def known(self, owner: UserId, kind: RunKind, run_id: RunId) -> bool:
         """Whether this idempotency key was used in the last 24 hours."""
         return (owner, kind, run_id) in self._active or await self._turns.lookup(owner, kind, run_id) is not None

@@ -7,7 +7,8 @@ from msgspec import UNSET, Raw
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import TwoPhase, Waiting, method
-from skynet.gateway.keys import key_part, render_key, resolve_key
+from skynet.gateway.keys import key_part, owner_of, render_key, resolve_key
+from skynet.gateway.rooms import Rooms
 from skynet.gateway.run import Inbound, Repeat, Run
 from skynet.gateway.run_answer import agent_result, user_content
 from skynet.gateway.runs import Runs
@@ -36,7 +37,9 @@ class RunMethods:
         sessions: SessionStore,
         broadcaster: Broadcaster,
         commands: Commands,
+        rooms: Rooms | None = None,
     ) -> None:
+        self._rooms = rooms
         self._runs = runs
         self._sessions = sessions
         self._broadcaster = broadcaster
@@ -52,6 +55,7 @@ class RunMethods:
         if params.deliver:
             self._refuse_delivery(params)
         key, session_id = await self._session(caller, params)
+        room = None if self._rooms is None else await self._rooms.admit(caller.user_id, key)
         message = normalize_message(params.message)
         attachments = decode_attachments(params.attachments)
         require_content(message, attachments)
@@ -60,9 +64,9 @@ class RunMethods:
         if (
             command is not None
             and command.name in RESTARTS
-            and not await self._runs.known(caller.user_id, "agent", run_id)
+            and not await self._runs.known(owner_of(key), "agent", run_id)
         ):
-            await self._runs.check_room(caller.user_id, key)
+            await self._runs.check_room(caller.user_id, key, owner=owner_of(key))
             message = await self._commands.restart(caller, key, command)
         # A session that is known by its id alone has no key on the wire: its runs have no chat events.
         wire_key = "" if session_id else params.session_key or render_key(key)
@@ -78,9 +82,11 @@ class RunMethods:
                 system=params.extra_system_prompt,
                 thinking=thinking,
                 timeout_s=None if params.timeout is UNSET else float(params.timeout),
-                origin={"label": caller.client_name, "chatType": "direct"},
+                origin={"label": caller.client_name, "chatType": "direct" if room is None else "group"},
                 wire_key=wire_key,
                 session_id=session_id,
+                group=None if room is None else room.id,
+                room_name="" if room is None else room.name,
             )
         )
         if not isinstance(submitted, Repeat):
@@ -99,7 +105,10 @@ class RunMethods:
 
     async def _wait(self, caller: Caller, params: AgentWaitParams) -> AgentWaitResult:
         timeout_s = min(params.timeout_ms / 1000, MAX_WAIT_S)
-        result = await self._runs.result(caller.user_id, RunId(params.run_id), timeout_s=timeout_s)
+        run_id = RunId(params.run_id)
+        rooms = [] if self._rooms is None else self._rooms.of(caller.user_id)
+        owner = next((room for room in rooms if self._runs.knows(room, run_id)), caller.user_id)
+        result = await self._runs.result(owner, run_id, timeout_s=timeout_s)
         if result is None or result.status in ("aborted", "timeout"):
             return AgentWaitResult(run_id=params.run_id, status="timeout")
         return AgentWaitResult(
@@ -138,7 +147,7 @@ class RunMethods:
     async def _session(self, caller: Caller, params: AgentParams) -> tuple[SessionKey, SessionId | None]:
         """The session of the turn, and its id if that is what names it: key, else id, else the main session."""
         if params.session_key:
-            return resolve_key(caller, params.session_key), None
+            return resolve_key(caller, params.session_key, self._rooms), None
         if params.session_id:
             session_id = SessionId(params.session_id)
             known = await self._sessions.by_session_id(caller.user_id, session_id)

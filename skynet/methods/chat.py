@@ -9,7 +9,8 @@ from msgspec import UNSET
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import method
-from skynet.gateway.keys import resolve_key
+from skynet.gateway.keys import owner_of, resolve_key
+from skynet.gateway.rooms import Rooms
 from skynet.gateway.run import Inbound, Repeat
 from skynet.gateway.run_answer import gateway_message, user_content
 from skynet.gateway.runs import Runs
@@ -44,7 +45,7 @@ NO_TIMEOUT_MS = 2_147_000_000
 
 
 class ChatMethods:
-    """``chat.send``, ``.abort``, ``.history``, ``.inject``."""
+    """``chat.send``, ``.abort``, ``.history``, ``.inject``. All but the last in rooms too, for who is in them."""
 
     def __init__(
         self,
@@ -54,7 +55,9 @@ class ChatMethods:
         transcripts: TranscriptStore,
         broadcaster: Broadcaster,
         commands: Commands,
+        rooms: Rooms | None = None,
     ) -> None:
+        self._rooms = rooms
         self._runs = runs
         self._sessions = sessions
         self._transcripts = transcripts
@@ -66,22 +69,26 @@ class ChatMethods:
         """Take a message for a session; answers once, as soon as the message is stored.
 
         A stop word stops the session's runs instead, and a known ``/command`` is answered without the model.
+
+        Raises:
+            GroupInactive: the session is of a room that takes no messages.
         """
-        key = self._key(caller, params.session_key)
+        key = self._key(caller, params.session_key, self._rooms)
+        room = None if self._rooms is None else await self._rooms.admit(caller.user_id, key)
         message = normalize_message(params.message)
         attachments = decode_attachments(params.attachments)
         require_content(message, attachments)
         if attachments.dropped:
             log.info("dropped attachments that are no images: %s", ", ".join(attachments.dropped))
         if is_stop_word(message):
-            return await self._stop(caller, key, stop_reason="stop")
+            return await self._stop(key, stop_reason="stop")
         run_id, thinking = RunId(params.idempotency_key), thinking_level(params.thinking)
         command = parse_command(message)
         reply = None
         if command is not None and command.name in RESTARTS:
             # A repeated key must not end the conversation that its first use began.
-            if not await self._runs.known(caller.user_id, "chat", run_id):
-                await self._runs.check_room(caller.user_id, key)
+            if not await self._runs.known(owner_of(key), "chat", run_id):
+                await self._runs.check_room(caller.user_id, key, owner=owner_of(key))
                 message = await self._commands.restart(caller, key, command)
         elif command is not None:
             reply = partial(self._commands.answer, caller, key, command)
@@ -95,8 +102,15 @@ class ChatMethods:
                 reply=reply,
                 thinking=thinking,
                 timeout_s=_timeout_s(params),
-                origin={"label": caller.client_name, "provider": "webchat", "surface": "webchat", "chatType": "direct"},
+                origin={
+                    "label": caller.client_name,
+                    "provider": "webchat",
+                    "surface": "webchat",
+                    "chatType": "direct" if room is None else "group",
+                },
                 wire_key=params.session_key,
+                group=None if room is None else room.id,
+                room_name="" if room is None else room.name,
             )
         )
         if not isinstance(submitted, Repeat):
@@ -110,24 +124,28 @@ class ChatMethods:
     @method("chat.abort")
     async def abort(self, caller: Caller, params: ChatAbortParams) -> ChatAbortResult:
         """Stop the session's runs, or one of them; the ``aborted`` events precede the answer."""
-        key = resolve_key(caller, params.session_key)
+        key = resolve_key(caller, params.session_key, self._rooms)
         run_id = None if params.run_id is UNSET else params.run_id
-        return await self._stop(caller, key, stop_reason="rpc", run_id=run_id)
+        return await self._stop(key, stop_reason="rpc", run_id=run_id)
 
     @method("chat.history")
     async def history(self, caller: Caller, params: ChatHistoryParams) -> ChatHistoryResult:
-        """The last messages of a session, oldest first, as OPENCLAW-V3 8.4 trims them."""
-        key = self._key(caller, params.session_key)
-        session = await self._sessions.get(caller.user_id, key)
+        """The last messages of a session, oldest first, as OPENCLAW-V3 8.4 trims them.
+
+        Of a room those since the caller joined it, unless it shows its members all (BA-273).
+        """
+        key = self._key(caller, params.session_key, self._rooms)
+        from_ms = 0 if self._rooms is None else await self._rooms.visible_from_ms(caller.user_id, key)
+        session = await self._sessions.get(owner_of(key), key)
         if session is None:
             return ChatHistoryResult(session_key=params.session_key, messages=[], thinking_level="off")
         entries = await self._transcripts.history(
-            caller.user_id, session.session_id, limit=params.limit, include_covered=True
+            owner_of(key), session.session_id, limit=params.limit, include_covered=True
         )
         return ChatHistoryResult(
             session_key=params.session_key,
             session_id=session.session_id,
-            messages=history_messages(entries),
+            messages=history_messages(entry for entry in entries if entry.created_at_ms >= from_ms),
             thinking_level=str(session.settings.get("thinkingLevel", "off")),
             verbose_level=str(session.settings["verboseLevel"]) if "verboseLevel" in session.settings else UNSET,
         )
@@ -160,17 +178,15 @@ class ChatMethods:
         )
         return ChatInjectResult(ok=True, message_id=entry.id)
 
-    def _key(self, caller: Caller, wire_key: str) -> SessionKey:
+    def _key(self, caller: Caller, wire_key: str, rooms: Rooms | None = None) -> SessionKey:
         """The session meant; events about it go to this connection under the key as it was written."""
-        key = resolve_key(caller, wire_key)
+        key = resolve_key(caller, wire_key, rooms)
         if (connection := self._broadcaster.get(caller.conn_id)) is not None:
             connection.hold(key, wire_key)
         return key
 
-    async def _stop(
-        self, caller: Caller, key: SessionKey, *, stop_reason: str, run_id: str | None = None
-    ) -> ChatAbortResult:
-        stopped = await self._runs.abort(caller.user_id, key, stop_reason=stop_reason, run_id=run_id)
+    async def _stop(self, key: SessionKey, *, stop_reason: str, run_id: str | None = None) -> ChatAbortResult:
+        stopped = await self._runs.abort(owner_of(key), key, stop_reason=stop_reason, run_id=run_id)
         return ChatAbortResult(ok=True, aborted=bool(stopped), run_ids=stopped)
 
 

@@ -4,7 +4,8 @@ import asyncio
 import math
 import sys
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,7 +13,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from skynet.gateway.dispatch import method
-from skynet.gateway.keys import render_key, resolve_key
+from skynet.gateway.keys import owner_of, render_key, resolve_key, room_of
+from skynet.gateway.rooms import Rooms
 from skynet.gateway.run_hooks import SessionEnd, not_told
 from skynet.gateway.session_levels import normalise
 from skynet.gateway.session_view import ModelRef, entry, list_row, model_of
@@ -23,7 +25,7 @@ from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import DEFAULT_AGENT, AgentId, SessionId, SessionKey, UserId, now_ms
 from skynet_memory.keys import InvalidSessionKey, parse_key
 from skynet_memory.sessions import Json, Session, SessionChanges, SessionQuery, SessionRow, SessionStore
-from skynet_memory.transcripts import TranscriptStore
+from skynet_memory.transcripts import Entry, TranscriptStore
 from skynet_protocol.errors import DetailCode, ErrorCode, RequestError, shorten
 from skynet_protocol.sessions import (
     ResolvedModelRef,
@@ -62,7 +64,8 @@ _LIST_HEAD = b'{"ts":0'
 
 
 class SessionMethods:
-    """Everything here is about the caller's own sessions; another person's do not exist for it."""
+    """Everything here is about the caller's own sessions; another person's do not exist for it. Of a room's there are
+    previews, for who is in it."""
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class SessionMethods:
         ended: SessionEnd = not_told,
         store_path: str,
         archived: Archived | None = None,
+        rooms: Rooms | None = None,
         abort_timeout_s: float = ABORT_TIMEOUT_S,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -84,6 +88,7 @@ class SessionMethods:
         self._ended = ended
         self._store_path = store_path
         self._archived = archived
+        self._rooms = rooms
         self._abort_timeout_s = abort_timeout_s
         self._clock = clock
         self._pages = _Pages()
@@ -152,13 +157,13 @@ class SessionMethods:
         failed: set[str] = set()
         for text in asked:
             try:
-                keys[text] = resolve_key(caller, text)
+                keys[text] = resolve_key(caller, text, self._rooms)
             except SessionNotFound:
                 keys[text] = None
             except (RequestError, InvalidSessionKey):
                 failed.add(text)
         wanted = list({key for key in keys.values() if key is not None})
-        tails = await self._transcripts.tail(caller.user_id, wanted, min(params.limit, MAX_PREVIEW_ITEMS))
+        tails = await self._tails(caller, wanted, min(params.limit, MAX_PREVIEW_ITEMS))
         previews = []
         for text in asked:
             entries = tails.get(key) if (key := keys.get(text)) is not None else None
@@ -170,6 +175,21 @@ class SessionMethods:
                 items = preview_items(entries, limit=params.limit, max_chars=params.max_chars)
                 previews.append(SessionPreview(key=text, status="ok" if items else "empty", items=items))
         return SessionsPreviewResult(ts=self._clock(), previews=previews)
+
+    async def _tails(
+        self, caller: Caller, keys: Sequence[SessionKey], limit: int
+    ) -> Mapping[SessionKey, Sequence[Entry]]:
+        """The last entries of the caller's own sessions, and of rooms those that the caller may read."""
+        tails: dict[SessionKey, Sequence[Entry]] = {}
+        tails |= await self._transcripts.tail(caller.user_id, [key for key in keys if room_of(key) is None], limit)
+        for key in keys:
+            if self._rooms is None or room_of(key) is None:
+                continue
+            with suppress(SessionNotFound):
+                from_ms = await self._rooms.visible_from_ms(caller.user_id, key)
+                for found, entries in (await self._transcripts.tail(owner_of(key), [key], limit)).items():
+                    tails[found] = [entry for entry in entries if entry.created_at_ms >= from_ms]
+        return tails
 
     @method("sessions.resolve")
     async def resolve(self, caller: Caller, params: SessionsResolveParams) -> SessionsResolveResult:

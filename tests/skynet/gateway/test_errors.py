@@ -14,7 +14,7 @@ from skynet_memory.ids import Role, RunId, UserId
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import DetailCode, ErrorCode, RequestError, UnauthorizedRole
 from skynet_users.caller import Caller
-from skynet_users.errors import Forbidden
+from skynet_users.errors import Forbidden, GroupInactive
 
 CALLER = Caller(user_id=UserId("ada"), role=Role.USER, scopes=frozenset(), correlation_id="corr-1")
 
@@ -73,6 +73,14 @@ CASES: list[tuple[Exception, dict[str, object]]] = [
             "code": "INVALID_REQUEST",
             "message": "not permitted: users.manage",
             "details": {"code": "FORBIDDEN", "permission": "users.manage"},
+        },
+    ),
+    (
+        GroupInactive("Kitchen"),
+        {
+            "code": "INVALID_REQUEST",
+            "message": "the group Kitchen is not active",
+            "details": {"code": "FORBIDDEN"},
         },
     ),
     (
