@@ -66,10 +66,10 @@ from skynet_memory.memories import MemoryStore
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.search import TranscriptSearch
-from skynet_protocol import audit, history, knowledge, memory, providers
+from skynet_protocol import approvals, audit, groups, history, identities, knowledge, memory, providers, users
 from skynet_protocol.events import EVENT_SCOPES, EVENTS, is_droppable
 from skynet_protocol.methods import METHODS
-from skynet_users.permissions import DEFAULT_POLICY, Permission, permits
+from skynet_users.permissions import DEFAULT_POLICY, Permission, Reach, permits
 from skynet_users.schema import COMPONENT as USER_TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -229,7 +229,25 @@ def _fields_table(event: type[Any]) -> list[str]:
     return ["| Field | Type | Meaning |", "|---|---|---|", *rows]
 
 
+def permissions_table() -> str:
+    """Every permission, what it is for, and how far it goes for each role."""
+    (node,) = ast.parse(inspect.getsource(Permission)).body
+    assert isinstance(node, ast.ClassDef)
+    meanings = {}
+    for field, text in zip(node.body, node.body[1:], strict=False):
+        if isinstance(field, ast.Assign) and isinstance(text, ast.Expr):
+            assert isinstance(field.targets[0], ast.Name) and isinstance(text.value, ast.Constant)
+            meanings[field.targets[0].id] = " ".join(str(text.value.value).split())
+    rows = ["| Permission | | admin | user | child |", "|---|---|---|---|---|"]
+    for permission in Permission:
+        reaches = [DEFAULT_POLICY.grants(role).get(permission, Reach.NONE) for role in Role]
+        shown = " | ".join("" if reach is Reach.NONE else reach.value for reach in reaches)
+        rows.append(f"| `{permission}` | {_cell(meanings[permission.name])} | {shown} |")
+    return "\n".join(rows)
+
+
 GENERATED = (
+    ("people.md", "permissions", permissions_table),
     ("configuration.md", "settings", settings_table),
     ("providers.md", "providers", providers_table),
     ("providers.md", "variables", variables_table),
@@ -397,6 +415,37 @@ OWN_METHODS: Mapping[str, Sequence[type[msgspec.Struct]]] = {
     "providers.list": (providers.ProvidersListParams, providers.ProvidersListResult, providers.KnownProvider),
     "providers.models": (providers.ProvidersModelsParams, providers.ProvidersModelsResult),
     "providers.test": (providers.ProvidersTestParams, providers.ProvidersTestResult, providers.ProviderTest),
+    "users.list": (users.UsersListResult, users.Person),
+    "users.get": (users.UsersGetParams, users.UsersGetResult, users.PersonName),
+    "users.add": (users.UsersAddParams, users.UsersAddResult),
+    "users.set": (users.UsersSetParams, users.UsersSetResult),
+    "users.remove": (users.UsersRemoveParams, users.UsersRemoveResult),
+    "users.password": (users.UsersPasswordParams, users.UsersPasswordResult),
+    "users.budget": (users.UsersBudgetParams, users.UsersBudgetResult, users.BudgetPeriod, users.Allowance),
+    "users.tokens.list": (users.UsersTokensListParams, users.UsersTokensListResult, users.TokenSummary),
+    "users.tokens.create": (users.UsersTokensCreateParams, users.UsersTokensCreateResult),
+    "users.tokens.revoke": (users.UsersTokensRevokeParams, users.UsersTokensRevokeResult),
+    "users.guardians.set": (users.UsersGuardiansSetParams, users.UsersGuardiansResult),
+    "users.guardians.remove": (users.UsersGuardiansRemoveParams, users.UsersGuardiansResult),
+    "identities.list": (identities.IdentitiesListParams, identities.IdentitiesListResult, users.PersonIdentity),
+    "identities.link": (identities.IdentitiesLinkParams, identities.IdentitiesLinkResult),
+    "identities.unlink": (identities.IdentitiesUnlinkParams, identities.IdentitiesUnlinkResult),
+    "identities.code": (identities.IdentitiesCodeResult,),
+    "identities.claim": (identities.IdentitiesClaimParams, identities.IdentitiesClaimResult),
+    "approvals.list": (approvals.ApprovalsListParams, approvals.ApprovalsListResult, approvals.ApprovalSummary),
+    "approvals.decide": (
+        approvals.ApprovalsDecideParams,
+        approvals.ApprovalsDecideResult,
+        approvals.ApprovalRequestedEvent,
+        approvals.ApprovalResolvedEvent,
+    ),
+    "approvals.request": (approvals.ApprovalsRequestParams, approvals.ApprovalsRequestResult),
+    "groups.list": (groups.GroupsListResult, groups.GroupSummary),
+    "groups.create": (groups.GroupsCreateParams, groups.GroupsCreateResult),
+    "groups.set": (groups.GroupsSetParams, groups.GroupsSetResult),
+    "groups.join": (groups.GroupsJoinParams, groups.GroupsJoinResult),
+    "groups.leave": (groups.GroupsLeaveParams, groups.GroupsLeaveResult),
+    "groups.members": (groups.GroupsMembersParams, groups.GroupsMembersResult, groups.GroupMember),
     "memory.list": (memory.MemoryListParams, memory.MemoryListResult, memory.MemoryEntry, memory.MemoryReadEvent),
     "memory.search": (memory.MemorySearchParams, memory.MemorySearchResult),
     "memory.learn": (memory.MemoryLearnParams, memory.MemoryLearnResult),
