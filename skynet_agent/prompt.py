@@ -189,6 +189,8 @@ def _second(person: PersonFacts) -> str:
         lines.append(f"- Interests: {_line(', '.join(person.interests))}")
     if person.age is not None:
         lines.append(f"- Age: {person.age}")
+    if person.role is Role.CHILD:
+        lines.append(f"- {_for_a_child(person.content_filter)}")
     if person.time_zone:
         lines.append(f"- Time zone: {_line(person.time_zone)}")
     if person.refused_tools:
@@ -202,6 +204,26 @@ def _second(person: PersonFacts) -> str:
     if memory := person.memory.strip():
         lines += ["", f"# What you remember of this {'room' if person.room else 'person'}", "", memory]
     return "\n".join(lines)
+
+
+def _for_a_child(content_filter: str) -> str:
+    """How a child is talked with; the filter itself stands outside the model."""
+    parts = []
+    if content_filter != "off":
+        parts.append(
+            "A child: write for that age, short, warm, honest. School, health and history are fine, told without cruel "
+            "or sexual detail. For anything meant for adults, say kindly that a parent or another trusted adult is the "
+            "one to ask."
+        )
+    if content_filter == "strict":
+        parts.append(
+            "Leave out violence, death, weapons, drugs, alcohol, gambling and sexuality altogether, also in stories."
+        )
+    parts.append(
+        "Never ask for or repeat an address, school, telephone number or password. If the child seems sad, afraid, "
+        "hurt or threatened: take it seriously, be caring, point to a trusted adult and to emergency services."
+    )
+    return " ".join(parts)
 
 
 def _third(session: SessionFacts) -> str:

@@ -108,7 +108,9 @@ def check_models(config: Config, tree: Mapping[str, Any], report: Report) -> Non
             _check_reference(names, entry, ("pools", pool, index), report, pools=False)
     if config.agent.model:
         _check_reference(names, config.agent.model, ("agent", "model"), report, pools=True)
-    elif config.enabled_providers and not config.default_model:
+    if config.filter.model:
+        _check_reference(names, config.filter.model, ("filter", "model"), report, pools=True)
+    if not config.agent.model and config.enabled_providers and not config.default_model:
         report.warnings.append("agent.model is empty and no provider lists a model: requests have to name one")
 
 

@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from skynet.config.checks import check_gateway, check_models, check_permissions
+from skynet.config.children_checks import check_children
 from skynet.config.environment import ENV_PREFIX, RESERVED_VARIABLES, EnvTarget, env_target
 from skynet.config.known_providers import complete_providers
 from skynet.config.problems import (
@@ -102,6 +103,7 @@ class _Loader:
         check_gateway(config.gateway, self._report)
         check_models(config, tree, self._report)
         check_permissions(config, self._report)
+        check_children(config, self._report)
         if self._report.problems:
             raise ConfigError(self._report.problems)
         return msgspec.structs.replace(config, warnings=tuple(self._report.warnings))

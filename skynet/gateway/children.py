@@ -139,7 +139,7 @@ class Guard:
         self._record = record
         self.model_check = model_check
         """May be set later: what asks a model is built after what protects from it."""
-        self._alerted: dict[tuple[UserId, str], int] = {}
+        self._alerted: dict[tuple[UserId, str, bool], int] = {}
 
     @cached_property
     def filter(self) -> ContentFilter:
@@ -215,19 +215,21 @@ class Guard:
         return lambda text: self.filter.topic_of(text, topics)
 
     async def alert(self, child: User, category: str, *, text: str = "", now_ms: int) -> None:
-        """Tell a child's guardians, once for each category and hour: who, what kind and when.
+        """Tell a child's guardians, once for each category and hour: who, what kind and when. What the child wrote and
+        what it was answered count apart: an answer silences no message.
 
         The text goes only to guardians who may read the child's transcripts, after that is in the audit log, and only
         to their screens: never into a system event, which their own assistant would read and act on.
         """
-        if now_ms - self._alerted.get((child.id, category), -ALERT_EVERY_MS) < ALERT_EVERY_MS:
+        about = (child.id, category, bool(text))
+        if now_ms - self._alerted.get(about, -ALERT_EVERY_MS) < ALERT_EVERY_MS:
             return
         self._alerted = {key: at for key, at in self._alerted.items() if now_ms - at < ALERT_EVERY_MS}
-        self._alerted[child.id, category] = now_ms
+        self._alerted[about] = now_ms
         try:
             guardians = await self._guardians(child.id)
         except BaseException:
-            del self._alerted[child.id, category]
+            del self._alerted[about]
             raise
         at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
         for each in guardians:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.children import Guard, Withheld
+from skynet.gateway.children import Filtered, Guard, Withheld
 from skynet.gateway.errors import error_shape
 from skynet.gateway.model_calls import Account, ModelCalls
 from skynet.gateway.run import Inbound, Repeat, Run, RunKind
@@ -41,6 +41,7 @@ from skynet_agent.events import (
     ToolUpdated,
     TurnEvent,
 )
+from skynet_agent.filters import UNCHECKED
 from skynet_agent.messages import (
     AssistantMessage,
     Message,
@@ -180,6 +181,8 @@ class Runs:
             try:
                 await self._guard.admit(user, _all_texts(inbound), self._clock())
             except Withheld as withheld:
+                if isinstance(withheld, Filtered) and withheld.category == UNCHECKED:
+                    await self._calls.check(person)  # that is why nobody could look at it
                 if withheld.stored is None:
                     return replace(inbound, reply=partial(_always, withheld.reply))
                 stored = (TextBlock(withheld.stored),)
