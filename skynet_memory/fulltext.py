@@ -33,8 +33,8 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def folded(text: str) -> str:
-    """The form in which texts are compared: compatibility forms, case and lone surrogates folded."""
-    whole = text.encode("utf-8", "replace").decode()
+    """The form in which texts are compared: compatibility forms and case folded, and spaces for what cannot be seen."""
+    whole = "".join(char if char.isprintable() else " " for char in text)
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", whole).casefold())
 
 

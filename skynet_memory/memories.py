@@ -291,11 +291,14 @@ class MemoryStore:
             confidence=_clamped(new.confidence),
             importance=_clamped(new.importance),
         )
+        named, said = self._reader.terms(stored.key), self._reader.terms(stored.value)
         plain = " ".join(re.findall(r"\w+", folded(stored.value))) or stored.value
         return Prepared(
             stored,
             form_of_key(stored.key),
-            self._reader.indexed(stored.key, stored.value, *tags),
+            " ".join((*named, *said, *self._reader.terms("\n".join(tags)))),
+            said,
+            named,
             hashlib.blake2b(plain.encode(), digest_size=16).digest(),
         )
 

@@ -139,9 +139,9 @@ class WriteGate:
 
 
 def clean(value: str) -> str:
-    """``value`` in whole characters, without control characters but line ends and tabs."""
-    whole = value.encode("utf-8", "replace").decode().strip()
-    return "".join(char for char in whole if char in "\n\t" or char >= " ")
+    """``value`` in whole characters that can be seen, besides line ends and tabs; others become spaces."""
+    whole = value.encode("utf-8", "replace").decode()
+    return "".join(char if char in "\n\t" or char.isprintable() else " " for char in whole).strip()
 
 
 def length_problem(key: str, value: str, tags: Iterable[str], *, most: int = MAX_VALUE) -> tuple[str, str] | None:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from skynet_memory.database import Database, Row, Rows, Statements
+from skynet_memory.fulltext import quoted
 from skynet_memory.ids import UserId, new_id
 from skynet_memory.memory_search import Index, WordReader
 from skynet_memory.memory_types import Learned, Memory, NewMemory, as_new, read_memory
@@ -29,6 +30,10 @@ class Prepared:
     memory: NewMemory
     key_form: str
     terms: str
+    said: tuple[str, ...]
+    """The terms of the value alone."""
+    named: tuple[str, ...]
+    """The terms of the key alone."""
     digest: bytes
 
 
@@ -136,33 +141,37 @@ def _stays(old: Memory, new: NewMemory) -> str:
 def _known_as(
     tx: Statements, owner: UserId, item: Prepared, reader: WordReader, now_ms: int, with_similar: bool
 ) -> Memory | None:
-    """A memory under another key that says all that ``item`` does."""
+    """A memory under another key that says all that ``item`` does, and is about the same.
+
+    It is, if all words of its key are in the other; where the values are the same, it may be the other way round as
+    well. So the birthdays of a wife and of a son are two, though they be the same.
+    """
     new = item.memory
-    telling = reader.telling(item.terms.split(" "))
-    if len(telling) < MIN_TELLING:
+    said, named = reader.telling(item.said), reader.telling(item.named)
+    if len(said) < MIN_TELLING:
         return None
-    alive = "(expires_at_ms IS NULL OR expires_at_ms > ?)"
-    same = tx.fetchone(
-        f"SELECT * FROM memories WHERE owner = ? AND digest = ? AND category = ? AND {alive}",  # noqa: S608 - fixed text
-        (owner, item.digest, new.category, now_ms),
+    candidates = tx.fetchall(
+        "SELECT * FROM memories WHERE owner = ? AND digest = ? AND category = ? LIMIT 20",
+        (owner, item.digest, new.category),
     )
-    if same is not None and len(reader.telling(reader.indexed(new.value).split(" "))) >= MIN_TELLING:
-        return read_memory(same)
     index = Index.of_memories(tx, owner) if with_similar else None
-    if index is None:
-        return None
-    rarest = sorted(telling, key=len, reverse=True)[:16]
-    query = " AND ".join(f'"{term}"' for term in rarest)
-    for row in rows_of(tx, owner, index.newest(tx, f'terms : ({query}) AND facet : "{new.category}"', 20)):
-        other = reader.telling(row["terms"].split(" "))
-        beyond = other - telling
+    if index is not None:
+        longest = sorted(said, key=len, reverse=True)[:16]
+        query = " AND ".join(quoted(term) for term in longest)
+        candidates += rows_of(tx, owner, index.newest(tx, f"terms : ({query}) AND facet : {quoted(new.category)}", 10))
+    for row in candidates:
+        old = read_memory(row)
+        old_said = reader.telling(reader.indexed(old.value).split(" "))
+        old_named = reader.telling(reader.indexed(old.key).split(" "))
+        beyond = old_said - said
         if (
-            telling <= other
-            and len(telling) >= SIMILAR * len(other)
+            (old.expires_at_ms is None or old.expires_at_ms > now_ms)
+            and said <= old_said
+            and len(said) >= SIMILAR * len(old_said)
             and not any(term in _NEGATIONS or any(map(str.isdigit, term)) for term in beyond)
-            and (row["expires_at_ms"] is None or row["expires_at_ms"] > now_ms)
+            and (named <= old_named | old_said or (row["digest"] == item.digest and old_named <= named | said))
         ):
-            return read_memory(row)
+            return old
     return None
 
 

@@ -25,7 +25,7 @@ ALL_WORDS: Final = 60
 SOME_WORDS: Final = 30
 """Candidates for each rare word with another."""
 RAREST: Final = 3
-"""Words that are looked for one by one, the rarest of the query."""
+"""Queries for a rare word with any other of the words, and one less for a rare word alone."""
 ENOUGH: Final = 80
 SAMPLE: Final = 300
 """Hits that are counted to estimate how rare a word is."""
@@ -36,11 +36,11 @@ _STOP_WORDS: Final = """
 a an and are as at be been but by can could did do does for from had has have he her his how i if in is it its me my of
 on or our she so that the their them they this to was we were what when where which who whom whose why will with would
 you your
-aber als am an auf aus bei bin bist das dass dein deine dem den der des die du ein eine einem einen einer er es für hat
-hatte ich ihr im in ist ja man mein meine mit sein seine sich sie sind so und uns von war was wann wer wie wir wo wurde
+aber als am an auf aus bei bist das dass dein deine dem den der des die du ein eine einem einen einer er es für
+hatte ich ihr im in ist ja mein meine mit sein seine sich sie sind so und uns von was wann wer wie wir wo wurde
 zu zum zur welche welcher welches
-au aux avec ce ces cette dans de des du elle en est et il ils je la le les leur lui ma mes mon où par pour qu que quel
-quelle qui sa se ses son sur ta tes ton tu un une vous nous
+au aux avec ce ces cette dans de des du elle en est et il ils je la le les leur lui ma mes mon où pour qu que quel
+quelle qui sa se ses sur ta tes tu un une vous nous
 """
 
 
@@ -64,6 +64,9 @@ class WordReader:
     def __init__(self) -> None:
         self._tokenizer = Tokenizer()
         self._stop_words: frozenset[str] = frozenset()
+
+    def terms(self, text: str) -> tuple[str, ...]:
+        return tuple(self._tokenizer.terms(text)) if text else ()
 
     def indexed(self, *texts: str) -> str:
         """What the index stores of these texts together: stems with single spaces."""
@@ -163,8 +166,10 @@ def search(
     of_facet = f" AND facet : {quoted(facet)}" if facet else ""
     expressions = [words.expression(place) for place in range(len(words.terms))]
 
-    def ask(query: str, want: int) -> None:
-        hits.update(dict.fromkeys(index.newest(tx, f"terms : ({query}){of_facet}", want)))
+    def ask(query: str, want: int) -> bool:
+        found = index.newest(tx, f"terms : ({query}){of_facet}", want)
+        hits.update(dict.fromkeys(found))
+        return bool(found)
 
     hits: dict[int, None] = {}
     ask(" AND ".join(expressions), ALL_WORDS)
@@ -172,12 +177,13 @@ def search(
     if len(hits) < ALL_WORDS // 4 and len(expressions) > 1:
         frequencies = [index.frequency(tx, f"terms : {expression}") for expression in expressions]
         rarest_first = [expressions[place] for place in sorted(range(len(expressions)), key=frequencies.__getitem__)]
-        for place, rare in enumerate(rarest_first[:-1][:RAREST]):
-            if len(hits) < ENOUGH:
-                ask(f"{rare} AND ({' OR '.join(rarest_first[place + 1 :])})", SOME_WORDS)
-        for rare in rarest_first[: RAREST - 1]:
-            if len(hits) < ENOUGH:
-                ask(rare, SOME_WORDS)
+        together = [
+            f"{rare} AND ({' OR '.join(rarest_first[place + 1 :])})" for place, rare in enumerate(rarest_first[:-1])
+        ]
+        for queries, most in ((together, RAREST), (rarest_first, RAREST - 1)):
+            for query in queries:
+                if len(hits) < ENOUGH and most:
+                    most -= ask(query, SOME_WORDS)  # one that finds nothing costs little, and does not count
     # The plus: an index by owner would be read whole
     rows = tx.fetchall(
         f"SELECT row, terms FROM {index.table}"  # noqa: S608 - fixed names
