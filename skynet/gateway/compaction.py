@@ -7,15 +7,18 @@ before that has changed nothing of the conversation, and the next look does it a
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from functools import partial
+from itertools import accumulate
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from skynet.gateway.context import opening, readable, told_text
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
-from skynet_agent.compaction import FULL, TURNS, cheapest, plan, rolled_up
+from skynet_agent.compaction import FULL, TOLD_SHARE, TURNS, cheapest, plan, rolled_up
 from skynet_agent.cutting import LEAST_LIMIT, cut_middle
 from skynet_agent.errors import UnknownModel
 from skynet_agent.messages import AssistantMessage, Message, UserMessage, text_of
@@ -27,6 +30,7 @@ from skynet_agent.summaries import (
     ANSWER_TOKENS,
     LONGEST_SUMMARY,
     Fact,
+    Record,
     read_record,
     read_summary,
     read_tokens_of,
@@ -42,6 +46,7 @@ from skynet_memory.memory_types import NewMemory
 from skynet_memory.sessions import Session, SessionStore
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 Ask: TypeAlias = Callable[[UserId, SessionKey, ModelRequest], Awaitable[AssistantMessage]]
 """Asks a model in a person's name. What it raises means that there is no answer now."""
@@ -81,6 +86,10 @@ class _Summariser:
     name: str
     """As a request names it; empty for the default model and those that stand in for it."""
     read_tokens: int
+
+
+class _Request(Protocol):
+    def __call__(self, *, model: str, at_ms: int) -> ModelRequest: ...
 
 
 class Compactor:
@@ -128,7 +137,7 @@ class Compactor:
         """Learn what is worth it of a transcript that was put away, soon; returns at once (BA-019)."""
         slot = SessionKey(f"{key}#{session_id}")
         if slot not in self._working:
-            self._begin(self._remember(owner, key, session_id, slot), slot)
+            self._begin(self._look_back(owner, key, session_id, slot), slot)
 
     def _begin(self, work: Coroutine[None, None, None], slot: SessionKey) -> None:
         if len(self._working) >= MOST_SESSIONS:
@@ -163,12 +172,19 @@ class Compactor:
                         return
         except StorageUnavailable as exc:
             self._pause(key, exc)
+        except Exception as exc:  # or a model would be asked in vain after each turn
+            log.exception("%s cannot be compacted", key)
+            self._pause(key, exc)
 
     async def _is_due(self, session: Session) -> bool:
-        """Whether a closer look may find something to do. Costs one small query, and is never wrong about a no."""
-        full = FULL * self._window_tokens(session.model)
+        """Whether a closer look may find something to do; costs one small query."""
+        window_tokens = self._window_tokens(session.model)
         count, size = await self._compactions.size(session.owner, session.session_id)
-        return count > self._turns or max(size / CHARACTERS, session.total_tokens) >= full
+        return (
+            count > self._turns
+            or session.total_tokens >= FULL * window_tokens
+            or size / CHARACTERS >= (FULL - TOLD_SHARE) * window_tokens  # the summaries come to that
+        )
 
     async def _step(self, session: Session) -> bool:
         """Do what is most urgent; whether there may be more to do."""
@@ -192,32 +208,20 @@ class Compactor:
             read_tokens=None if summariser is None else summariser.read_tokens,
         )
         if found is None:
-            return await self._roll_up(session, window.told, window_tokens, summariser)
+            return await self._roll_up(session, window.told, window_tokens)
         begin = known[found.begin - 1][0] + 1 if found.begin else 0
         ids = [entry.id for entry in window.entries[begin : known[found.end][0]]]
         summary = model = ""
         if found.is_read:
-            if summariser is None or self._is_paused(key):
+            part = messages[found.begin : found.end]
+            answered = await self._answered(owner, key, partial(summary_request, part), _read_record)
+            if answered is None:
                 return False
-            try:
-                answer = await self._answer(
-                    owner,
-                    key,
-                    summary_request(messages[found.begin : found.end], model=summariser.name, at_ms=self._clock()),
-                )
-                record = read_record(text_of(answer))
-                if not record.summary:
-                    raise ValueError("the answer holds no summary")
-            except Exception as exc:
-                self._pause(key, exc)
-                return False
-            if record.facts:
-                await self._remember_facts(owner, record.facts)
-            summary, model = _fitting(record.summary, window_tokens), f"{answer.provider}/{answer.model}"
-        covered = await self._compactions.cover(
-            owner, session_id, ids, summary=summary, model=model, now_ms=self._clock()
-        )
-        if covered is None:  # reset, deleted or truncated meanwhile
+            record, model = answered
+            await self._remember(owner, record.facts)
+            summary = _fitting(record.summary, window_tokens)
+        made = await self._compactions.cover(owner, session_id, ids, summary=summary, model=model, now_ms=self._clock())
+        if made is None:  # reset, deleted or truncated meanwhile
             self._pause(key, LookupError("the conversation has changed"))
             return False
         self._pauses.pop(key, None)
@@ -226,39 +230,28 @@ class Compactor:
 
     async def _leave_out_older(self, session: Session, window: Window) -> bool:
         """Cover what is older than anybody looks at, so that nothing stands between summaries and the rest."""
-        first = next(
-            (entry.id for entry in window.entries if isinstance(readable(entry), UserMessage)), window.entries[-1].id
-        )
+        begins = [entry.id for entry in window.entries if isinstance(readable(entry), UserMessage)]
         ids = await self._compactions.live(session.owner, session.session_id)
-        older = ids[: ids.index(first)] if first in ids else []
-        covered = await self._compactions.cover(session.owner, session.session_id, older, now_ms=self._clock())
-        if covered is not None:
+        older = ids[: ids.index(begins[0])] if begins and begins[0] in ids else []
+        made = await self._compactions.cover(session.owner, session.session_id, older, now_ms=self._clock())
+        if made is not None:
             log.info("left out %d entries of %s, older than is looked at", len(older), session.key)
-        return covered is not None
+        return made is not None
 
-    async def _roll_up(
-        self, session: Session, told: Sequence[Told], window_tokens: int, summariser: _Summariser | None
-    ) -> bool:
+    async def _roll_up(self, session: Session, told: Sequence[Told], window_tokens: int) -> bool:
         """Let one summary stand for the older ones, when they are too many or too long."""
         owner, key = session.owner, session.key
         count = rolled_up([text_tokens(told_text(each.compaction)) for each in told], window_tokens=window_tokens)
-        summaries = [each.compaction.summary for each in told[:count] if each.compaction.summary]
         if not count:
             return False
+        summaries = [each.compaction.summary for each in told[:count] if each.compaction.summary]
         summary, model = "".join(summaries[:1]), ""
         if len(summaries) > 1:
-            if summariser is None or self._is_paused(key):
+            answered = await self._answered(owner, key, partial(roll_up_request, summaries), _read_summary)
+            if answered is None:
                 return False
-            try:
-                request = roll_up_request(summaries, model=summariser.name, at_ms=self._clock())
-                answer = await self._answer(owner, key, request)
-                summary = read_summary(text_of(answer))
-                if not summary:
-                    raise ValueError("the answer holds no summary")
-            except Exception as exc:
-                self._pause(key, exc)
-                return False
-            summary, model = _fitting(summary, window_tokens), f"{answer.provider}/{answer.model}"
+            text, model = answered
+            summary = _fitting(text, window_tokens)
         ids = [each.id for each in told[:count]]
         made = await self._compactions.roll_up(
             owner, session.session_id, ids, summary=summary, model=model, now_ms=self._clock()
@@ -268,48 +261,46 @@ class Compactor:
             log.info("rolled up %d summaries of %s", count, key)
         return made is not None
 
-    async def _remember(self, owner: UserId, key: SessionKey, session_id: SessionId, slot: SessionKey) -> None:
+    async def _look_back(self, owner: UserId, key: SessionKey, session_id: SessionId, slot: SessionKey) -> None:
         try:
             with log_context(user_id=owner):
                 async with self._asking:
-                    await self._look_back(owner, key, session_id)
+                    window = await self._compactions.window(owner, session_id, limit=MOST_ENTRIES)
+                    messages = [message for entry in window.entries if (message := readable(entry))]
+                    summariser = self._summariser()
+                    if summariser is None or len(messages) < LEAST_ARCHIVED:
+                        return
+                    part = _newest(messages, summariser.read_tokens)
+                    answered = await self._answered(owner, key, partial(summary_request, part), _read_record)
+                    if answered is not None:
+                        await self._remember(owner, answered[0].facts)
         except StorageUnavailable as exc:
             log.warning("nothing is remembered of an archived conversation: %s", exc)
         finally:
             del self._working[slot]
 
-    async def _look_back(self, owner: UserId, key: SessionKey, session_id: SessionId) -> None:
+    async def _answered(
+        self, owner: UserId, key: SessionKey, request: _Request, read: Callable[[str], T]
+    ) -> tuple[T, str] | None:
+        """What a model's answer was read as, and which model it was; None if none can be had now."""
         summariser = self._summariser()
-        window = await self._compactions.window(owner, session_id, limit=MOST_ENTRIES)
-        messages = [message for entry in window.entries if (message := readable(entry))]
-        if summariser is None or len(messages) < LEAST_ARCHIVED:
-            return
-        room = summariser.read_tokens
-        newest: list[Message] = []
-        for message in reversed(messages):
-            room -= read_tokens_of(message)
-            if room < 0:
-                break
-            newest.insert(0, message)
+        if summariser is None or self._is_paused(key):
+            return None
         try:
-            request = summary_request(newest or messages[-1:], model=summariser.name, at_ms=self._clock())
-            record = read_record(text_of(await self._answer(owner, key, request)))
-        except Exception as exc:
-            log.warning("nothing is remembered of an archived conversation: %s", type(exc).__name__)
-            return
-        if record.facts:
-            await self._remember_facts(owner, record.facts)
+            async with asyncio.timeout(TIMEOUT_S):
+                answer = await self._ask(owner, key, request(model=summariser.name, at_ms=self._clock()))
+            if answer.stop_reason in ("error", "aborted"):
+                raise ValueError(answer.error_message or answer.stop_reason)
+            return read(text_of(answer)), f"{answer.provider}/{answer.model}"
+        except Exception as exc:  # whatever it was, nothing has changed
+            self._pause(key, exc)
+            return None
 
-    async def _answer(self, owner: UserId, key: SessionKey, request: ModelRequest) -> AssistantMessage:
-        async with asyncio.timeout(TIMEOUT_S):
-            answer = await self._ask(owner, key, request)
-        if answer.stop_reason in ("error", "aborted"):
-            raise ValueError(answer.error_message or answer.stop_reason)
-        return answer
-
-    async def _remember_facts(self, owner: UserId, facts: Sequence[Fact]) -> None:
+    async def _remember(self, owner: UserId, facts: Sequence[Fact]) -> None:
         """Before the messages are covered: a process that is killed in between learns them once more, which changes
         nothing, instead of never."""
+        if not facts:
+            return
         new = [
             NewMemory(
                 fact.category,
@@ -368,6 +359,26 @@ class Compactor:
 def _summariser(name: str, model: ResolvedModel) -> _Summariser:
     window = model.context_window or UNKNOWN_READER_TOKENS
     return _Summariser(name, max(window - ANSWER_TOKENS - PROMPT_TOKENS, window // 3))
+
+
+def _read_record(answer: str) -> Record:
+    record = read_record(answer)
+    if not record.summary:
+        raise ValueError("the answer holds no summary")
+    return record
+
+
+def _read_summary(answer: str) -> str:
+    summary = read_summary(answer)
+    if not summary:
+        raise ValueError("the answer holds no summary")
+    return summary
+
+
+def _newest(messages: Sequence[Message], read_tokens: int) -> Sequence[Message]:
+    """As many of the newest as can be read at once, at least one."""
+    sizes = [*accumulate(map(read_tokens_of, reversed(messages)))]
+    return messages[-max(1, bisect_right(sizes, read_tokens)) :]
 
 
 def _summary_tokens(window_tokens: int) -> int:

@@ -3,19 +3,30 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from skynet.gateway.compaction import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Compactor
+from skynet.gateway.compaction import AT_ONCE, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, SUMMARY_SHARE, Compactor
 from skynet.gateway.context import in_turns, opening, readable, within_window
 from skynet.gateway.transcript import display_message
 from skynet.supervisor import Supervisor
 from skynet.tables import TABLES
-from skynet_agent.compaction import MOST_TOLD, TURNS
+from skynet_agent.compaction import (
+    FIRST_SHARE,
+    FULL,
+    FULLER,
+    KEPT_LAST,
+    LEAST_SHARE,
+    LEFT,
+    MOST_TOLD,
+    OVERFULL,
+    TOLD_SHARE,
+    TURNS,
+)
 from skynet_agent.events import Finished
 from skynet_agent.messages import (
     AssistantMessage,
@@ -30,12 +41,14 @@ from skynet_agent.messages import (
 from skynet_agent.providers import ModelInfo, Price, ProviderRow
 from skynet_agent.requests import ModelRequest
 from skynet_agent.router import Router
+from skynet_agent.summaries import LONGEST_SUMMARY, MOST_FACTS
 from skynet_agent.tokens import message_tokens
 from skynet_memory.compactions import CompactionStore, Window
 from skynet_memory.database import Database
 from skynet_memory.ids import AgentId, EntryId, Role, RunId, SessionKey, UserId, new_id
 from skynet_memory.keys import build_key
 from skynet_memory.memories import MemoryStore
+from skynet_memory.memory_gate import WriteGate
 from skynet_memory.migrations import migrate
 from skynet_memory.sessions import Session, SessionStore
 from skynet_memory.transcripts import Entry, NewEntry, TranscriptStore
@@ -45,6 +58,7 @@ from skynet_users.people import UserStore
 from tests.support.model_server import ModelServer
 from tests.support.polling import until
 
+ROOT = Path(__file__).resolve().parents[3]
 WINDOW = 10_000
 T0 = 1_795_000_000_000
 LIMIT = 10_000
@@ -76,12 +90,11 @@ class World:
 
     def make(self, router: Router | None = None, **values: object) -> Compactor:
         """A worker as after a start: it remembers nothing."""
-        given = {"compactions": self.compactions, "tasks": self.tasks, **values}
+        given = {"compactions": self.compactions, "tasks": self.tasks, "memories": self.memories, **values}
         return Compactor(
             sessions=self.sessions,
             router=router or self.router,
             ask=self.ask,
-            memories=self.memories,
             clock=lambda: self.now_ms,
             **given,  # type: ignore[arg-type]
         )
@@ -175,6 +188,13 @@ class Stuck(CompactionStore):
     async def cover(self, *_: object, **__: object) -> EntryId | None:
         self.reached.set()
         return await asyncio.get_running_loop().create_future()
+
+
+class Broken(CompactionStore):
+    """What should not happen happens."""
+
+    async def cover(self, *_: object, **__: object) -> EntryId | None:
+        raise ValueError("broken")
 
 
 def said(text: str, *calls: ToolCallBlock) -> AssistantMessage:
@@ -601,3 +621,61 @@ async def test_when_it_closes_nothing_is_begun(world: World) -> None:
     compactor.turn_ended(world.owner, world.key)
     compactor.turn_ended(world.owner, world.key)
     assert world.asked == []
+
+
+async def test_what_should_not_happen_asks_no_model_in_a_loop(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    await world.fill(0.81)
+    broken = world.make(compactions=Broken(world.db))
+    for _ in range(3):
+        await world.look(broken)
+    assert len(world.asked) == 1
+    assert "cannot be compacted" in caplog.text
+
+
+async def test_more_conversations_than_are_looked_at_wait_for_their_next_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skynet.gateway.compaction.MOST_SESSIONS", 1)
+    await world.fill(0.81)
+    world.hold = asyncio.Event()
+    world.compactor.turn_ended(world.owner, world.key)
+    await until(lambda: world.asked)
+    world.compactor.turn_ended(world.other, build_key(world.other, AgentId("main"), "main"))
+    assert len(world.tasks) == 1
+    world.hold.set()
+    await world.idle()
+    assert len((await world.window()).told) == 1
+
+
+async def test_what_a_child_is_not_to_be_remembered_for_is_not_learned(world: World) -> None:
+    """The write gate decides, whoever gathered it."""
+
+    async def refuses(owner: UserId) -> Callable[[str], str | None]:
+        return lambda text: "not of children" if "dog" in text else None
+
+    gated = MemoryStore(world.db, WriteGate(refuses=refuses))
+    await world.fill(0.81)
+    await world.look(world.make(memories=gated))
+    assert len((await world.window()).told) == 1
+    assert await world.memories.count(world.owner) == 0
+
+
+def test_the_documentation_says_so() -> None:
+    text = " ".join((ROOT / "docs" / "assistant.md").read_text().split())
+    for figure in (
+        f"the conversation fills {FULL:.0%}".replace("%", " %"),
+        f"| {FULLER:.0%}".replace("%", " %"),
+        f"| {OVERFULL:.0%}".replace("%", " %"),
+        f"more than {TURNS} turns (`compaction.turns`)",
+        f"at most {number_word(MOST_FACTS)} facts",
+        f"More than {number_word(MOST_TOLD)} summaries",
+        f"at most {LONGEST_SUMMARY:,} characters",
+    ):
+        assert figure in text, figure
+    assert (LEFT["full"], LEFT["overfull"], LEFT["fuller"]) == (0.5, 0.5, 0.3)
+    assert (KEPT_LAST, FIRST_SHARE, TOLD_SHARE, LEAST_SHARE, SUMMARY_SHARE) == (3, 1 / 8, 1 / 8, 1 / 20, 16)
+    assert (FIRST_PAUSE_MS, LONGEST_PAUSE_MS, AT_ONCE) == (60_000, 3_600_000, 2)
+
+
+def number_word(number: int) -> str:
+    return {8: "eight", 10: "ten"}[number]
