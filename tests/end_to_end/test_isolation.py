@@ -55,6 +55,7 @@ class Names:
     token_id: str
     approval_id: str
     account: str
+    group_id: str
 
     def others(self) -> "Names":
         """Names like these that nobody has."""
@@ -222,6 +223,13 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     "identities.claim": lambda n: [{"code": "ABCD-EFGH", "channel": "discord", "externalId": n.account}],
     "approvals.list": _once({}, {"status": "pending"}),
     "approvals.decide": lambda n: [{"id": n.approval_id, "approve": True}],
+    "groups.list": _once({}),
+    "groups.create": _once({"name": "mine"}),
+    "groups.set": lambda n: [{"groupId": n.group_id, "active": False}],
+    # Who is told a room's id may join it; nobody brings others along.
+    "groups.join": lambda n: [{"groupId": n.group_id, "userId": n.user}],
+    "groups.leave": lambda n: [{"groupId": n.group_id}, {"groupId": n.group_id, "userId": n.user}],
+    "groups.members": lambda n: [{"groupId": n.group_id}],
 }
 """What somebody may try on each method, with Ada's names or with names that nobody has."""
 
@@ -283,6 +291,10 @@ ADMINS_MAY: Mapping[str, str] = {
             "identities.claim",
         ),
         "manages everybody, which is recorded",
+    ),
+    **dict.fromkeys(
+        ("groups.list", "groups.create", "groups.set", "groups.join", "groups.leave", "groups.members"),
+        "manages everybody's rooms",
     ),
     "approvals.list": "sees what there is to decide",
     "approvals.decide": "decides what others ask for",
@@ -432,6 +444,7 @@ async def live(ada: Person) -> Names:
         token_id="",
         approval_id="",
         account=fresh("account"),
+        group_id="",
     )
     for key, run_id, message in (
         ("main", names.run_id, f"say={WORD} one"),
@@ -460,6 +473,7 @@ async def live(ada: Person) -> Names:
     token = await client.call("users.tokens.create", {"name": f"{WORD} token"})
     account = {"channel": "discord", "externalId": names.account, "displayName": f"{WORD} account"}
     await client.call("identities.link", {"userId": names.user, **account})
+    room = await client.call("groups.create", {"name": f"{WORD} room", "history": "all"})
     # Those who decide are asked, and told what
     request = await client.call("approvals.request", {"summary": f"{DEVICE_WORD} request"})
     await client.call("system-event", {"text": f"Node: {DEVICE_WORD} six", "host": f"{DEVICE_WORD} host"})
@@ -483,6 +497,7 @@ async def live(ada: Person) -> Names:
         memory_id=learned["memory"]["id"],
         token_id=token["id"],
         approval_id=request["approval"]["id"],
+        group_id=room["group"]["id"],
     )
 
 
@@ -503,6 +518,7 @@ async def state_of(person: Person, names: Names) -> dict[str, Any]:
         "pending": [p["requestId"] for p in (await call("device.pair.list", {}))["pending"]],
         "remembered": [await call("memory.list"), await call("knowledge.list")],
         "person": [await call("users.get"), await call("users.tokens.list"), await call("identities.list")],
+        "room": [await call("groups.list"), await call("groups.members", {"groupId": names.group_id})],
         "requests": [each for each in (await call("approvals.list"))["approvals"] if each["mine"]],
         "running": await call("agent.wait", {"runId": names.running_id, "timeoutMs": 1}),
         "events queued": (await call("status"))["queuedSystemEvents"],
