@@ -43,6 +43,7 @@ from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
 from skynet.gateway.time_zone import machine_zone
 from skynet.gateway.tool_calls import ToolCalls
+from skynet.gateway.transcript_access import TranscriptAccess
 from skynet.hooks import HookBus
 from skynet.hooks.loading import DIRECTORY as HOOKS_DIRECTORY
 from skynet.hooks.loading import load_hooks
@@ -365,6 +366,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     broadcaster=broadcaster,
                     commands=commands,
                     rooms=rooms,
+                    others=TranscriptAccess(guardians.find, audit.record),
                 ),
                 RunMethods(runs=runs, sessions=sessions, broadcaster=broadcaster, commands=commands, rooms=rooms),
                 ConfigMethods(config),

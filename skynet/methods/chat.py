@@ -16,7 +16,9 @@ from skynet.gateway.run_answer import gateway_message, user_content
 from skynet.gateway.runs import Runs
 from skynet.gateway.session_levels import thinking_level
 from skynet.gateway.transcript import history_messages
+from skynet.gateway.transcript_access import TranscriptAccess
 from skynet_agent.messages import encode_message
+from skynet_memory.errors import SessionNotFound
 from skynet_memory.ids import RunId, SessionKey, now_ms
 from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import TranscriptStore
@@ -56,8 +58,14 @@ class ChatMethods:
         broadcaster: Broadcaster,
         commands: Commands,
         rooms: Rooms | None = None,
+        others: TranscriptAccess | None = None,
     ) -> None:
+        """
+        Args:
+            others: lets guardians read; without it nobody reads another's conversation.
+        """
         self._rooms = rooms
+        self._others = others
         self._runs = runs
         self._sessions = sessions
         self._transcripts = transcripts
@@ -132,9 +140,16 @@ class ChatMethods:
     async def history(self, caller: Caller, params: ChatHistoryParams) -> ChatHistoryResult:
         """The last messages of a session, oldest first, as OPENCLAW-V3 8.4 trims them.
 
-        Of a room those since the caller joined it, unless it shows its members all (BA-273).
+        Of a room those since the caller joined it, unless it shows its members all (BA-273). Guardians whom a setting
+        lets read a child's conversations name them by their full key; each reading is recorded.
         """
-        key = self._key(caller, params.session_key, self._rooms)
+        try:
+            key = self._key(caller, params.session_key, self._rooms)
+        except SessionNotFound:
+            opened = None if self._others is None else await self._others.open(caller, params.session_key)
+            if opened is None:
+                raise
+            key = opened
         from_ms = 0 if self._rooms is None else await self._rooms.visible_from_ms(caller.user_id, key)
         session = await self._sessions.get(owner_of(key), key)
         if session is None:
