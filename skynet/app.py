@@ -29,6 +29,7 @@ from skynet.gateway.dispatch import Dispatcher, collect
 from skynet.gateway.greeter import Greeter
 from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
+from skynet.gateway.ingress import Ingress
 from skynet.gateway.memory_access import MemoryAccess
 from skynet.gateway.model_calls import ModelCalls
 from skynet.gateway.model_check import ModelCheck
@@ -37,6 +38,8 @@ from skynet.gateway.presence import PresenceTable, StateVersions
 from skynet.gateway.recollections import Recollections
 from skynet.gateway.revocation import Revocation
 from skynet.gateway.rooms import Rooms
+from skynet.gateway.run import Run
+from skynet.gateway.run_answer import RunResult
 from skynet.gateway.run_hooks import RunHooks
 from skynet.gateway.run_request import RunRequests
 from skynet.gateway.runs import Runs
@@ -117,7 +120,7 @@ from skynet_users.guardians import GuardianStore
 from skynet_users.identities import IdentityStore
 from skynet_users.links import LinkCodes
 from skynet_users.memberships import Memberships
-from skynet_users.people import User, UserStore
+from skynet_users.people import User, UserChanges, UserStore
 from skynet_users.permissions import Permission, PermissionPolicy, Reach
 from skynet_users.resolver import UserResolver
 
@@ -140,6 +143,7 @@ class App:
     hooks: HookBus
     ledger: Ledger
     resolver: UserResolver
+    ingress: Ingress
 
 
 @asynccontextmanager
@@ -259,15 +263,20 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         tools = built_in_tools(places=places, workspace=workspace, remembered=remembered)
         plugins = Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools])
         toolbox = Toolbox(tools, permits=_permits, more=PluginTools(plugins).tools)
+        approval_store = ApprovalStore(db)
+
+        async def registered(approval: Approval, user: User) -> None:
+            await ingress.registered(approval, user)
+
         approvals = Approvals(
-            ApprovalStore(db),
+            approval_store,
             users=users,
             guardians=guardians,
             policy=policy,
             broadcaster=broadcaster,
             events=system_events,
             record=audit.record,
-            registered=_registered,
+            registered=registered,
             wait_s=config.approvals.wait_s,
         )
         requests = RunRequests(
@@ -288,6 +297,12 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             store_path=str(config.database.path),
             agent_name=config.agent.name,
         )
+
+        def after_run(run: Run, result: RunResult) -> None:
+            if run.is_welcome and result.status == "ok":
+                welcomed = users.set(run.person, UserChanges(needs_welcome=False))
+                tasks.start(welcomed, name=f"welcomed {run.person}")
+
         async with (
             aclosing(router),
             Runs(
@@ -301,6 +316,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 tasks=tasks,
                 timeout_s=config.agent.timeout_s,
                 max_rounds=config.agent.max_rounds,
+                after=after_run,
             ) as runs,
         ):
             run_hooks = RunHooks(hooks)
@@ -318,6 +334,17 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 abort_session=runs.abort_session,
                 ended=run_hooks.session_ended,
                 people=PeopleCommands(approvals=approvals, links=links, ledger=ledger, record=audit.record),
+            )
+            ingress = Ingress(
+                resolver=resolver,
+                policy=policy,
+                approvals=approvals,
+                approval_store=approval_store,
+                rooms=rooms,
+                commands=commands,
+                runs=runs,
+                tasks=tasks,
+                record=audit.record,
             )
             memory_access = MemoryAccess(
                 person=users.get,
@@ -427,7 +454,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 origins=config.gateway.origins,
                 accepting=lambda: not runs.closing,
             )
-            yield App(gateway, http, db, runs, toolbox, hooks, ledger, resolver)
+            yield App(gateway, http, db, runs, toolbox, hooks, ledger, resolver, ingress)
 
 
 def serve(config: Config, *, on_ready: Callable[[str], None] | None = None) -> None:
@@ -517,10 +544,6 @@ def _warn_of_budget(broadcaster: Broadcaster, zone: tzinfo, warning: BudgetWarni
     admins = {peer.caller.user_id for peer in broadcaster.all() if peer.caller.may(Permission.USERS_MANAGE)}
     for owner in admins if warning.owner is None else {warning.owner}:
         broadcaster.publish("budget.warning", event, owner=owner)
-
-
-async def _registered(approval: Approval, user: User) -> None:
-    """No channel is served yet, so nobody waits for an answer."""
 
 
 async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:

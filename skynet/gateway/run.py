@@ -108,6 +108,7 @@ class Run:
         self.watchers: set[ConnId] = set() if inbound.caller.conn_id is None else {inbound.caller.conn_id}
         self.stored = 0
         self.is_announced = False
+        self.is_welcome = False
         self.tried: tuple[Attempt, ...] = ()
         self._stopped = stopped
         self._task: asyncio.Task[Finished] | None = None

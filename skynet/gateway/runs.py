@@ -461,6 +461,7 @@ class Runs:
         waiting = {queued.entry_id for queued in self._lanes[run.key]}
         text = await self._hooks.received(run.inbound)
         user = await self._people(run.person)
+        run.is_welcome = user is not None and user.needs_welcome
         asked = await self._requests.make(run, user, waiting=waiting, text=text)
         self._hooks.started(run)
         account = Account(
