@@ -50,7 +50,7 @@ class Approval:
     """Who asks. Of a registration None, and the person that it made or linked once it was approved."""
     subject: Mapping[str, Json]
     """What it is about. Of a registration: ``channel``, ``external_id``, ``display_name`` and ``messages``, a list of
-    ``text`` and ``at_ms``, which is dropped when the stranger is not let in."""
+    ``text`` and ``at_ms``, and ``id`` and ``room`` where there are, which is dropped when the stranger is not let in."""
     arguments_hash: str
     summary: str
     status: ApprovalStatus
@@ -182,11 +182,28 @@ class ApprovalStore:
         rows = await self._db.write(work)
         return sorted((_read(row) for row in rows), key=lambda each: (each.created_at_ms, each.id))
 
-    async def add_message(self, approval_id: str, text: str, at_ms: int) -> bool:
+    async def add_message(
+        self,
+        approval_id: str,
+        text: str,
+        at_ms: int,
+        *,
+        message_id: str = "",
+        room: tuple[str, str] | None = None,
+    ) -> bool:
         """Keep what a stranger said while waiting, to be answered later; what is too long is cut.
+
+        Args:
+            message_id: the channel's; one that is kept already is not kept again.
+            room: where it was said, id and name, if not to the assistant alone.
 
         False if it is not kept: there are so many already, or nothing waits.
         """
+        message: dict[str, Json] = {"text": text[:MESSAGE_CHARS], "at_ms": at_ms}
+        if message_id:
+            message["id"] = message_id
+        if room is not None:
+            message["room"] = [*room]
 
         def work(tx: Statements) -> bool:
             row = tx.fetchone(
@@ -200,7 +217,11 @@ class ApprovalStore:
             messages = subject.setdefault("messages", [])
             if len(messages) >= MAX_MESSAGES:
                 return False
-            messages.append({"text": text[:MESSAGE_CHARS], "at_ms": at_ms})
+            if message_id and any(
+                (each.get("id"), each.get("room")) == (message_id, message.get("room")) for each in messages
+            ):
+                return False
+            messages.append(message)
             return bool(tx.execute("UPDATE approvals SET subject = ? WHERE id = ?", (_canonical(subject), approval_id)))
 
         return await self._db.write(work)

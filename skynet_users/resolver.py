@@ -94,6 +94,11 @@ class UserResolver:
                 return RefusedSender("unknown")
         return RefusedSender("disabled") if found.disabled else Known(found)
 
+    async def known(self, channel: str, external_id: str) -> User | None:
+        """Whose this identity is, if it is somebody's who is not disabled; nobody is made or asked."""
+        found = self._identities.get((channel, external_id)) or await self._find(channel, external_id)
+        return None if found is None or found.disabled else found
+
     async def user(self, user_id: UserId) -> User | None:
         """A person or a group; None for nobody, and for somebody who is disabled."""
         user = self._people.get(user_id)

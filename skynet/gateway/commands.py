@@ -113,6 +113,10 @@ class Commands:
         except Forbidden as exc:
             return f"You may not do that: it needs the permission {exc.permission}."
 
+    async def claim(self, code: str, sender: Sender) -> str:
+        """``/link CODE`` from an account that nobody needs to have yet."""
+        return NO_PEOPLE if self._people is None else await self._people.claim(code, sender)
+
     async def restart(self, caller: Caller, key: SessionKey, command: Parsed) -> str:
         """Begin a new conversation; returns the message its first run gets.
 

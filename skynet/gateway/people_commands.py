@@ -86,6 +86,10 @@ class PeopleCommands:
                 "A code links the account that it is sent from, and here you have none: send it to me from the "
                 "account that you want to link."
             )
+        return await self.claim(code, sender)
+
+    async def claim(self, code: str, sender: Sender) -> str:
+        """``/link CODE``, whoever that was until now."""
         try:
             owner = await self._links.claim(code, sender.channel, sender.external_id, now_ms=self._clock())
         except LinkRefused as exc:

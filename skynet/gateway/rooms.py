@@ -21,6 +21,21 @@ class Rooms:
         """The rooms that somebody is in."""
         return self._groups.memberships.of(user)
 
+    async def of_channel(self, channel: str, external_id: str) -> Group | None:
+        return await self._groups.by_channel(channel, external_id)
+
+    async def ensure(self, channel: str, external_id: str, name: str, created_by: UserId) -> Group:
+        """The group of a channel's room, made when it is first heard of; raises ``InvalidProfile`` if it is none."""
+        return await self._groups.ensure(channel, external_id, name, created_by)
+
+    async def join(self, group: UserId, user: UserId) -> bool:
+        """Whether they were not in it before."""
+        return await self._groups.join(group, user)
+
+    async def leave(self, group: UserId, user: UserId) -> bool:
+        """Whether they were in it."""
+        return await self._groups.leave(group, user)
+
     async def admit(self, user: UserId, key: SessionKey) -> Group | None:
         """The room whose session gets a message of ``user``; None for a session of a person.
 
