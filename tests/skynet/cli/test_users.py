@@ -291,6 +291,24 @@ class TestGuardians:
         assert "is no child" in skynet("users", "guardian", adult, adult).err
 
 
+class TestGroups:
+    def test_a_room_from_beginning_to_end(self, skynet: Skynet, name: str) -> None:
+        """BA-273, BA-274."""
+        room = f"Room of {name}"
+        added(skynet, name)
+        assert skynet("users", "groups", "create", room, "--history", "all").out.startswith(f"made {room}, id ")
+        assert skynet("users", "groups", "add", room.upper(), name).out == f"{name} is in {room}\n"
+        assert skynet("users", "groups", "close", room).out == f"{room} is closed\n"
+        (row,) = [line.split("\t") for line in skynet("users", "groups", "list").out.splitlines() if room in line]
+        assert row[:4] == [room, "closed", "here", f"Owner, {name}"]
+        assert skynet("users", "groups", "open", row[4]).out == f"{room} is open\n"
+        assert skynet("users", "groups", "remove", room, name).out == f"{name} is no more in {room}\n"
+        assert skynet("users", "groups", "remove", room, name).code == Exit.FAILED
+        assert "no room is called 'nowhere'" in skynet("users", "groups", "close", "nowhere").err
+        listed_groups = json.loads(skynet("users", "groups", "list", "--json").out)["groups"]
+        assert [group["active"] for group in listed_groups if group["name"] == room] == [True]
+
+
 def request(gateway: RunningGateway, token: str, home: Path, text: str) -> None:
     """What an app of a child sends."""
     import asyncio
