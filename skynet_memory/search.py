@@ -42,6 +42,8 @@ TEXT_CHARS: Final = 8000
 """What is searched and shown of one entry: its beginning."""
 BATCH: Final = 100
 """Entries that are taken in by one transaction: some 10 ms of the writer."""
+MAX_ENTRIES: Final = (1 << 32) - 1
+"""Of one person; see ``search_schema``."""
 WALK: Final = 1000
 """Entries without words that may lie between two that have some."""
 
@@ -263,7 +265,7 @@ def _read(tx: Statements, owner: UserId, rows: Iterable[int]) -> list[_New]:
 
 
 def _take_in(tx: Statements, owner: UserId, entries: Sequence[_New]) -> None:
-    person = _person(tx, owner)
+    last = _last(tx, owner)
     nearest: dict[EntryId, int | None] = {}
     for entry in entries:
         previous = _nearest(tx, nearest, entry.parent_id)
@@ -271,13 +273,13 @@ def _take_in(tx: Statements, owner: UserId, entries: Sequence[_New]) -> None:
         if entry.role:
             row = tx.fetchone(
                 "INSERT INTO search_entries"
-                " (owner, person, session_id, entry_id, previous, role, text, segments, words, at_ms)"
-                " SELECT :owner, :person, :session_id, :entry_id, :previous, :role, :text, :segments, :words, :at_ms"
+                " (id, owner, session_id, entry_id, previous, role, text, segments, words, at_ms)"
+                " SELECT :id, :owner, :session_id, :entry_id, :previous, :role, :text, :segments, :words, :at_ms"
                 " WHERE EXISTS (SELECT 1 FROM entries WHERE id = :entry_id AND owner = :owner)"  # else erased meanwhile
                 " ON CONFLICT (entry_id) DO UPDATE SET entry_id = entry_id RETURNING id",
                 {
+                    "id": last + 1,
                     "owner": owner,
-                    "person": person,
                     "session_id": entry.session_id,
                     "entry_id": entry.entry_id,
                     "previous": previous,
@@ -290,6 +292,8 @@ def _take_in(tx: Statements, owner: UserId, entries: Sequence[_New]) -> None:
             )
             if row is not None:
                 nearest[entry.entry_id] = row["id"]
+                last = max(last, row["id"])
+    tx.execute("UPDATE search_people SET last = ? WHERE owner = ?", (last & MAX_ENTRIES, owner))
     marks = {entry.session_id: entry.row for entry in entries}
     tx.executemany(
         "INSERT INTO search_marks SELECT owner, session_id, rowid FROM entries WHERE rowid = ? AND owner = ?"
@@ -304,10 +308,11 @@ def _segments(text: str) -> str:
     return "" if segments == text else segments
 
 
-def _person(tx: Statements, owner: UserId) -> int:
+def _last(tx: Statements, owner: UserId) -> int:
+    """The id of this person's last entry, or the one before their first."""
     tx.execute("INSERT INTO search_people (owner) SELECT id FROM users WHERE id = ? ON CONFLICT DO NOTHING", (owner,))
-    row = tx.fetchone("SELECT number FROM search_people WHERE owner = ?", (owner,))
-    return -1 if row is None else cast(int, row["number"])  # removed meanwhile: their entries are gone too
+    row = tx.fetchone("SELECT number << 32 | last FROM search_people WHERE owner = ?", (owner,))
+    return 0 if row is None else cast(int, row[0])  # removed meanwhile: their entries are gone too
 
 
 def _nearest(tx: Statements, nearest: dict[EntryId, int | None], parent_id: EntryId | None) -> int | None:
@@ -338,7 +343,7 @@ def _search(
     person = tx.fetchone("SELECT number, entries, words FROM search_people WHERE owner = ?", (owner,))
     if person is None or not person["entries"]:
         return []
-    found = _rank(tx, owner, person, _score(tx, owner, person, terms), now_ms)
+    found = _rank(tx, owner, person, _score(tx, person, terms), now_ms)
     asked = None if asked_by is None else _asked(tx, owner, asked_by)
     scores = dict(found)
     shown: set[int] = set()
@@ -372,7 +377,7 @@ def _search(
     return hits
 
 
-def _score(tx: Statements, owner: UserId, person: Row, terms: Sequence[str]) -> dict[int, float]:
+def _score(tx: Statements, person: Row, terms: Sequence[str]) -> dict[int, float]:
     """For each entry the sum of how rare its words of the query are."""
     scores: defaultdict[int, float] = defaultdict(float)
     for term in terms:
@@ -380,8 +385,8 @@ def _score(tx: Statements, owner: UserId, person: Row, terms: Sequence[str]) -> 
         count = len(rows)
         if count == CANDIDATES:  # there are more: as many a number of entries as among the newest
             among = tx.fetchone(
-                "SELECT count(*) FROM (SELECT 1 FROM search_entries WHERE owner = ? AND id >= ? LIMIT ?)",
-                (owner, rows[-1], 20 * CANDIDATES),
+                "SELECT count(*) FROM (SELECT 1 FROM search_entries WHERE id BETWEEN ? AND ? LIMIT ?)",
+                (rows[-1], rows[0], 20 * CANDIDATES),
             )
             assert among is not None
             count = max(count, count * person["entries"] // max(among[0], 1))
@@ -393,8 +398,9 @@ def _score(tx: Statements, owner: UserId, person: Row, terms: Sequence[str]) -> 
 
 def _matches(tx: Statements, person: int, term: str) -> list[int]:
     rows = tx.fetchall(
-        "SELECT rowid FROM search_words WHERE search_words MATCH ? ORDER BY rowid DESC LIMIT ?",
-        (f'person : "{person}" AND {{text segments}} : {term}', CANDIDATES),
+        "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ?"
+        " ORDER BY rowid DESC LIMIT ?",
+        (term, person << 32, person << 32 | MAX_ENTRIES, CANDIDATES),
     )
     return [row[0] for row in rows]
 

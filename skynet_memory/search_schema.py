@@ -11,12 +11,13 @@ from skynet_memory.migrations import Component
 
 async def m001_spoken(tx: Transaction) -> None:
     """What people and models said, as far as it was read; the writing of transcripts knows nothing of it."""
-    # The number stands for the person in the index of words: the tokenizer would take an id apart
+    # A person's entries have ids from their number, shifted by 32 bits, on: in the index of words they are one range
     await tx.execute(
         """
         CREATE TABLE search_people (
             number INTEGER PRIMARY KEY,
             owner TEXT NOT NULL UNIQUE REFERENCES users(id) ON DELETE CASCADE,
+            last INTEGER NOT NULL DEFAULT 0,
             entries INTEGER NOT NULL DEFAULT 0,
             words INTEGER NOT NULL DEFAULT 0
         ) STRICT
@@ -39,7 +40,6 @@ async def m001_spoken(tx: Transaction) -> None:
         CREATE TABLE search_entries (
             id INTEGER PRIMARY KEY,
             owner TEXT NOT NULL REFERENCES users(id) ON DELETE CASCADE,
-            person INTEGER NOT NULL,
             session_id TEXT NOT NULL,
             entry_id TEXT NOT NULL UNIQUE REFERENCES entries(id) ON DELETE CASCADE,
             previous INTEGER,
@@ -56,7 +56,7 @@ async def m001_spoken(tx: Transaction) -> None:
     await tx.execute(
         """
         CREATE VIRTUAL TABLE search_words USING fts5(
-            person, text, segments, content = 'search_entries', content_rowid = 'id',
+            text, segments, content = 'search_entries', content_rowid = 'id',
             tokenize = 'porter unicode61 remove_diacritics 2')
         """
     )
@@ -66,18 +66,18 @@ async def m001_spoken(tx: Transaction) -> None:
     await tx.execute(
         """
         CREATE TRIGGER search_entries_added AFTER INSERT ON search_entries BEGIN
-            INSERT INTO search_words (rowid, person, text, segments)
-                VALUES (new.id, new.person, new.text, new.segments);
-            UPDATE search_people SET entries = entries + 1, words = words + new.words WHERE number = new.person;
+            INSERT INTO search_words (rowid, text, segments)
+                VALUES (new.id, new.text, new.segments);
+            UPDATE search_people SET entries = entries + 1, words = words + new.words WHERE number = new.id >> 32;
         END
         """
     )
     await tx.execute(
         """
         CREATE TRIGGER search_entries_removed AFTER DELETE ON search_entries BEGIN
-            INSERT INTO search_words (search_words, rowid, person, text, segments)
-                VALUES ('delete', old.id, old.person, old.text, old.segments);
-            UPDATE search_people SET entries = entries - 1, words = words - old.words WHERE number = old.person;
+            INSERT INTO search_words (search_words, rowid, text, segments)
+                VALUES ('delete', old.id, old.text, old.segments);
+            UPDATE search_people SET entries = entries - 1, words = words - old.words WHERE number = old.id >> 32;
             UPDATE search_leftovers SET words = 1 WHERE words = 0;
         END
         """
