@@ -3,8 +3,8 @@
 A query is answered from a bounded set of candidates, whatever is stored: first the newest memories that have all of its
 words; if these are too few, the newest that have a rare word and any other, then the newest with a rare word alone.
 Only candidates are ranked, by BM25 and by importance and confidence. What is given up: of words that many thousand
-memories share, old memories are not looked at when enough newer ones match as well, and how rare a word is, is
-estimated from one stretch of the person's memories.
+memories share, old memories are not looked at when enough newer ones match as well; the last word is not taken for the
+beginning of another one if it is common itself; and how rare a word is, is estimated from one stretch of the memories.
 
 Candidates come from the asked person's range of row ids alone, and the rows are read by owner once more.
 """
@@ -134,10 +134,18 @@ class Index:
                 break
         return rows
 
+    def is_common(self, tx: Statements, query: str) -> bool:
+        return self._sample(tx, query)[0] >= SAMPLE
+
     def frequency(self, tx: Statements, query: str) -> float:
-        """About how many rows match: counted in one whole stretch, up to ``SAMPLE`` of them."""
-        whole = self.stretches[1 if len(self.stretches) > 1 and self.last % SHARD_ROWS < SHARD_ROWS // 2 else 0]
-        name, low, high = whole
+        """About how many rows match."""
+        count, looked_at = self._sample(tx, query)
+        return count * self.last / looked_at
+
+    def _sample(self, tx: Statements, query: str) -> tuple[int, int]:
+        """How many match, at most ``SAMPLE``, of how many rows; in one stretch that is not almost empty."""
+        is_new = len(self.stretches) > 1 and self.last % SHARD_ROWS < SHARD_ROWS // 2
+        name, low, high = self.stretches[1 if is_new else 0]
         high = min(high, self.stretches[-1][1] + self.last)
         row = tx.fetchone(
             f"SELECT count(*), min(rowid) FROM (SELECT rowid FROM {name} WHERE {name} MATCH ?"  # noqa: S608 - fixed names
@@ -146,8 +154,7 @@ class Index:
         )
         assert row is not None, "an aggregate has a row"
         count, first = row
-        looked_at = high - (first if count >= SAMPLE else low) + 1
-        return float(count) * self.last / max(looked_at, 1)
+        return count, max(high - (first if count >= SAMPLE else low) + 1, 1)
 
 
 def search(
@@ -164,6 +171,8 @@ def search(
     if not words.terms:
         return []
     of_facet = f" AND facet : {quoted(facet)}" if facet else ""
+    if words.prefix and index.is_common(tx, f"terms : {quoted(words.terms[-1])}"):
+        words = Words(words.terms, prefix=False)
     expressions = [words.expression(place) for place in range(len(words.terms))]
 
     def ask(query: str, want: int) -> bool:
