@@ -13,7 +13,7 @@ ContentFilter = Literal["off", "moderate", "strict"]
 Reach = Literal["none", "own", "all"]
 
 IdText = Annotated[str, Meta(min_length=1, max_length=64)]
-NameText = Annotated[str, Meta(min_length=1, max_length=80)]
+NameText = Annotated[str, Meta(min_length=1, max_length=64)]
 ShortText = Annotated[str, Meta(max_length=200)]
 Age = Annotated[int, Meta(ge=0, le=150)]
 Interests = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=80)], ...], Meta(max_length=40)]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from skynet.cli.client import GatewayClient
 from skynet.cli.errors import CliError, Exit
+
+WhoOrMe = Annotated[str, Parameter(help="A display name or an id; yourself if left out.", show_default=False)]
 
 LEAST_PREFIX = 8
 """Characters of an id's beginning that may stand for it."""
