@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -24,6 +24,7 @@ from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.budgets import limits_of, limits_reader, loader, warning_event
 from skynet.gateway.children import Guard, Protection
 from skynet.gateway.commands import Commands
+from skynet.gateway.compaction import Compactor
 from skynet.gateway.connection import Gateway
 from skynet.gateway.dispatch import Dispatcher, collect
 from skynet.gateway.greeter import Greeter
@@ -31,7 +32,7 @@ from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
 from skynet.gateway.ingress import Ingress
 from skynet.gateway.memory_access import MemoryAccess
-from skynet.gateway.model_calls import ModelCalls
+from skynet.gateway.model_calls import Account, ModelCalls
 from skynet.gateway.model_check import ModelCheck
 from skynet.gateway.people_commands import PeopleCommands
 from skynet.gateway.presence import PresenceTable, StateVersions
@@ -41,13 +42,13 @@ from skynet.gateway.rooms import Rooms
 from skynet.gateway.run import Run
 from skynet.gateway.run_answer import RunResult
 from skynet.gateway.run_hooks import RunHooks
-from skynet.gateway.run_request import RunRequests
+from skynet.gateway.run_request import COMPACTED_MESSAGES, HISTORY_MESSAGES, RunRequests
 from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
 from skynet.gateway.time_zone import machine_zone
 from skynet.gateway.tool_calls import ToolCalls
 from skynet.gateway.transcript_access import TranscriptAccess
-from skynet.hooks import HookBus
+from skynet.hooks import HookBus, HookUser
 from skynet.hooks.loading import DIRECTORY as HOOKS_DIRECTORY
 from skynet.hooks.loading import load_hooks
 from skynet.http import http_app
@@ -90,13 +91,16 @@ from skynet.tools import Remembered, built_in_tools
 from skynet.tools.plugins import PluginTools
 from skynet.version import VERSION
 from skynet_agent.auth.tokens import TokenStore
+from skynet_agent.messages import AssistantMessage
 from skynet_agent.prompt import RULES, Prompts
 from skynet_agent.registry import KNOWN_PROVIDERS
+from skynet_agent.requests import ModelRequest
 from skynet_agent.router import Router
 from skynet_agent.tools import Tool, Toolbox, ToolContext
 from skynet_agent.workspace import Workspace
+from skynet_memory.compactions import CompactionStore
 from skynet_memory.database import Database
-from skynet_memory.ids import Role, UserId, now_ms
+from skynet_memory.ids import Role, SessionKey, UserId, now_ms
 from skynet_memory.knowledge import KnowledgeStore
 from skynet_memory.memories import MemoryStore
 from skynet_memory.memory_context import ContextCache
@@ -279,14 +283,26 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             registered=registered,
             wait_s=config.approvals.wait_s,
         )
+        compactions = CompactionStore(db)
+        compactor = Compactor(
+            sessions=sessions,
+            compactions=compactions,
+            router=router,
+            ask=partial(_ask_beside, calls, resolver.user, sessions),
+            memories=memories,
+            tasks=tasks,
+            model=config.compaction.model,
+            turns=config.compaction.turns,
+        )
         requests = RunRequests(
-            transcripts=transcripts,
+            compactions=compactions,
             router=router,
             system_events=system_events,
             tools=ToolCalls(toolbox, hooks, approve=approvals.ask_for_tool, used=knowledge.count_tool),
             prompts=Prompts(workspace),
             memory=recollections.text,
             max_output_tokens=config.agent.max_output_tokens,
+            history_messages=COMPACTED_MESSAGES if config.compaction.enabled else HISTORY_MESSAGES,
         )
         health = HealthBoard(
             sessions=sessions,
@@ -299,6 +315,8 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         )
 
         def after_run(run: Run, result: RunResult) -> None:
+            if config.compaction.enabled:
+                _compact(compactor, run)
             if run.is_welcome and result.status == "ok":
                 welcomed = users.set(run.person, UserChanges(needs_welcome=False))
                 tasks.start(welcomed, name=f"welcomed {run.person}")
@@ -333,6 +351,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 router=router,
                 abort_session=runs.abort_session,
                 ended=run_hooks.session_ended,
+                archived=compactor.archived if config.compaction.on_reset else None,
                 people=PeopleCommands(approvals=approvals, links=links, ledger=ledger, record=audit.record),
             )
             ingress = Ingress(
@@ -383,6 +402,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     router=router,
                     abort_session=runs.abort_session,
                     ended=run_hooks.session_ended,
+                    archived=compactor.archived if config.compaction.on_reset else None,
                     rooms=rooms,
                     store_path=str(config.database.path),
                 ),
@@ -544,6 +564,32 @@ def _warn_of_budget(broadcaster: Broadcaster, zone: tzinfo, warning: BudgetWarni
     admins = {peer.caller.user_id for peer in broadcaster.all() if peer.caller.may(Permission.USERS_MANAGE)}
     for owner in admins if warning.owner is None else {warning.owner}:
         broadcaster.publish("budget.warning", event, owner=owner)
+
+
+def _compact(compactor: Compactor, run: Run) -> None:
+    """After a turn of a conversation that the gateway keeps; a client that sends its own has no use for it."""
+    if run.inbound.history is None and run.inbound.reply is None:
+        compactor.turn_ended(run.owner, run.key)
+
+
+async def _ask_beside(
+    calls: ModelCalls,
+    person: Callable[[UserId], Awaitable[User | None]],
+    sessions: SessionStore,
+    owner: UserId,
+    key: SessionKey,
+    request: ModelRequest,
+) -> AssistantMessage:
+    """Ask a model about a conversation outside of its runs; whose it is pays."""
+    user, session = await person(owner), await sessions.get(owner, key)
+    if session is None:
+        raise LookupError("the conversation is gone")
+    told = HookUser(
+        id=owner,
+        role=Role.USER if user is None else user.role,
+        display_name="" if user is None else user.display_name,
+    )
+    return await calls.ask(Account(user=told, key=key, session_id=session.session_id), request)
 
 
 async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:

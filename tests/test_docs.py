@@ -378,7 +378,7 @@ class TestAssistant:
         [
             f"at most {workspace.FILE_CHARS:,} characters in the prompt, all together {workspace.TOTAL_CHARS:,}",
             f"beyond {workspace.MOST_FILES} files",
-            f"the last {run_request.HISTORY_MESSAGES} stored messages",
+            f"the last {run_request.COMPACTED_MESSAGES:,} stored messages ({run_request.HISTORY_MESSAGES} with",
             f"{run_request.DEFAULT_WINDOW_TOKENS:,}",
             f"{files.READ_CHARS:,} characters a call",
             f"the first {files.FILE_BYTES // 2**20} MiB",

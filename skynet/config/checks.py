@@ -108,6 +108,8 @@ def check_models(config: Config, tree: Mapping[str, Any], report: Report) -> Non
             _check_reference(names, entry, ("pools", pool, index), report, pools=False)
     if config.agent.model:
         _check_reference(names, config.agent.model, ("agent", "model"), report, pools=True)
+    if config.compaction.model:
+        _check_reference(names, config.compaction.model, ("compaction", "model"), report, pools=True)
     if config.filter.model:
         _check_reference(names, config.filter.model, ("filter", "model"), report, pools=True)
     if not config.agent.model and config.enabled_providers and not config.default_model:

@@ -13,7 +13,7 @@ from skynet.version import VERSION
 from skynet_agent.errors import UnknownModel
 from skynet_agent.router import Router
 from skynet_memory.errors import SessionNotFound
-from skynet_memory.ids import SessionKey, UserId
+from skynet_memory.ids import SessionId, SessionKey, UserId
 from skynet_memory.sessions import Session, SessionChanges, SessionStore
 from skynet_protocol.errors import RequestError
 from skynet_users.caller import Caller
@@ -80,6 +80,7 @@ class Commands:
 
     Args:
         ended: told of a session that was reset.
+        archived: told of the transcript that such a session leaves.
         people: what answers the commands about people; None where there are none.
     """
 
@@ -90,12 +91,14 @@ class Commands:
         router: Router,
         abort_session: Callable[[UserId, SessionKey], Awaitable[bool]],
         ended: SessionEnd = not_told,
+        archived: Callable[[UserId, SessionKey, SessionId], None] | None = None,
         people: PeopleCommands | None = None,
     ) -> None:
         self._sessions = sessions
         self._router = router
         self._abort_session = abort_session
         self._ended = ended
+        self._archived = archived
         self._people = people
 
     async def answer(self, caller: Caller, key: SessionKey, command: Parsed, sender: Sender | None = None) -> str:
@@ -125,9 +128,12 @@ class Commands:
         """
         _require_room(caller, key)
         await self._abort_session(owner_of(key), key)
+        before = await self._sessions.get(owner_of(key), key)
         with suppress(SessionNotFound):
             await self._sessions.reset(owner_of(key), key)
             self._ended(caller, key, was_reset=True)
+            if before is not None and self._archived is not None:
+                self._archived(owner_of(key), key, before.session_id)
         return command.argument or GREETING
 
     async def _help(self, caller: Caller, key: SessionKey, command: Parsed) -> str:

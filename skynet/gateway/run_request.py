@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from skynet.gateway.context import in_turns, within_window
+from skynet.gateway.context import in_turns, opening, within_window
 from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.run_hooks import hook_user
 from skynet.gateway.tool_calls import ToolCalls, ToolUser
 from skynet_agent.errors import UnknownModel
-from skynet_agent.messages import Message, Speaker, TextBlock, UserMessage, decode_message
+from skynet_agent.messages import Message, Speaker, TextBlock, UserBlock, UserMessage, decode_message
 from skynet_agent.prompt import PersonFacts, Prompts, SessionFacts, client_text
 from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
@@ -22,9 +22,9 @@ from skynet_agent.thinking import thinking_level
 from skynet_agent.tokens import message_tokens
 from skynet_agent.tools import ToolContext
 from skynet_agent.turn import ToolRunner
+from skynet_memory.compactions import CompactionStore
 from skynet_memory.ids import DEFAULT_AGENT, EntryId, Role, UserId
 from skynet_memory.keys import parse_key
-from skynet_memory.transcripts import TranscriptStore
 from skynet_users.caller import Caller
 from skynet_users.people import User
 from skynet_users.permissions import Permission
@@ -37,7 +37,10 @@ log = logging.getLogger(__name__)
 MAIN_SESSION = "main"
 DEFAULT_WINDOW_TOKENS = 128_000
 HISTORY_MESSAGES = 80
-"""At most this many stored messages go to the model (DESIGN 12)."""
+"""At most this many stored messages go to the model (DESIGN 12), where nothing keeps conversations short."""
+COMPACTED_MESSAGES = 1_000
+"""The same where conversations are summarised: far more than that leaves, so that nothing is missing between the
+summaries and the messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class _History:
     messages: Sequence[Message] = field(kw_only=False)
     is_whole: bool
     is_limited: bool
+    opening: Sequence[UserBlock] = ()
 
 
 class RunRequests:
@@ -63,20 +67,22 @@ class RunRequests:
     Args:
         memory: what the prompt tells of an owner of sessions: a person, or a room.
         max_output_tokens: of an answer, where the message does not say; None leaves it to the model.
+        history_messages: at most so many of the stored messages that no summary stands for are told.
     """
 
     def __init__(
         self,
         *,
-        transcripts: TranscriptStore,
+        compactions: CompactionStore,
         router: Router,
         system_events: SystemEvents,
         tools: ToolCalls,
         prompts: Prompts,
         memory: Callable[[UserId], Awaitable[str]] | None = None,
         max_output_tokens: int | None = None,
+        history_messages: int = COMPACTED_MESSAGES,
     ) -> None:
-        self._transcripts = transcripts
+        self._compactions = compactions
         self._router = router
         self._system_events = system_events
         self._tools = tools
@@ -84,6 +90,7 @@ class RunRequests:
         self._memory = memory
         self._prompts = prompts
         self._max_output_tokens = max_output_tokens
+        self._history_messages = history_messages
 
     async def make(
         self, run: "Run", user: User | None, *, waiting: Collection[EntryId | None], text: str | None = None
@@ -133,6 +140,7 @@ class RunRequests:
                 tools=options.tools,
                 window_tokens=self.window(model) or DEFAULT_WINDOW_TOKENS,
                 is_cut=history.is_limited,
+                opening=history.opening,
             ),
             options=options,
             cache_key=_cache_key(run),
@@ -149,8 +157,9 @@ class RunRequests:
 
     async def _stored_history(self, run: "Run", waiting: Collection[EntryId | None]) -> "_History":
         """What was said before ``run``, without the messages that came after it and wait."""
-        limit = HISTORY_MESSAGES + len(waiting)
-        entries = await self._transcripts.history(run.owner, run.session.session_id, limit=limit)
+        limit = self._history_messages + len(waiting)
+        window = await self._compactions.window(run.owner, run.session.session_id, limit=limit)
+        entries = window.entries
         messages: list[Message] = []
         is_later = False
         for entry in entries:
@@ -167,7 +176,10 @@ class RunRequests:
                 messages.append(message)
         is_cut = bool(entries) and entries[0].parent_id is not None
         return _History(
-            in_turns(messages, is_cut=is_cut), is_whole=not is_cut, is_limited=is_cut and len(entries) == limit
+            in_turns(messages, is_cut=is_cut),
+            is_whole=not is_cut,
+            is_limited=window.is_cut,
+            opening=opening(window),
         )
 
     def _events(self, run: "Run") -> Sequence[str]:

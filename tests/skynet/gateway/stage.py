@@ -25,6 +25,7 @@ from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.router import Router
 from skynet_agent.tools import Tool
 from skynet_agent.workspace import Workspace
+from skynet_memory.compactions import CompactionStore
 from skynet_memory.database import Database
 from skynet_memory.ids import AgentId, Role, RunId, SessionId, UserId, new_id, now_ms
 from skynet_memory.keys import build_key
@@ -129,7 +130,7 @@ async def open_stage(
         ledger = make_ledger(db, limits=limits, house=house)
         calls = make_calls(db, router, tasks, ledger=ledger, hooks=hooks)
         requests = RunRequests(
-            transcripts=transcripts,
+            compactions=CompactionStore(db),
             router=router,
             system_events=SystemEvents(),
             tools=make_tools(tasks, tools, hooks=hooks),

@@ -28,6 +28,7 @@ from skynet_agent.providers import ModelInfo, ProviderRow
 from skynet_agent.router import Router
 from skynet_agent.tools import Tool
 from skynet_agent.workspace import Workspace
+from skynet_memory.compactions import CompactionStore
 from skynet_memory.database import Database
 from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.migrations import migrate
@@ -150,7 +151,7 @@ async def open_surface(
             broadcaster=broadcaster,
         )
         requests = RunRequests(
-            transcripts=transcripts,
+            compactions=CompactionStore(db),
             router=router,
             system_events=SystemEvents(),
             tools=make_tools(tasks, tools),
