@@ -50,7 +50,7 @@ class Approval:
     """Who asks. Of a registration None, and the person that it made or linked once it was approved."""
     subject: Mapping[str, Json]
     """What it is about. Of a registration: ``channel``, ``external_id``, ``display_name`` and ``messages``, a list of
-    ``text`` and ``at_ms``, and ``id`` and ``room`` where there are, which is dropped when the stranger is not let in."""
+    ``text``, ``at_ms`` and what the channel says besides, which is dropped when the stranger is not let in."""
     arguments_hash: str
     summary: str
     status: ApprovalStatus

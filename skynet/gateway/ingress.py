@@ -93,7 +93,7 @@ class Ingress:
         self._policy = policy
         self._approvals = approvals
         self._approval_store = approval_store
-        self._rooms = rooms
+        self.rooms = rooms
         self._commands = commands
         self._runs = runs
         self._tasks = tasks
@@ -145,8 +145,8 @@ class Ingress:
     async def left(self, channel: str, room_external_id: str, external_id: str) -> None:
         """The channel says that this account is no longer in the room."""
         user = await self._resolver.known(channel, external_id)
-        group = await self._rooms.of_channel(channel, room_external_id)
-        if user is not None and group is not None and await self._rooms.leave(group.id, user.id):
+        group = await self.rooms.of_channel(channel, room_external_id)
+        if user is not None and group is not None and await self.rooms.leave(group.id, user.id):
             details = {"change": "left", "member": user.id}
             await self._record("group.changed", actor=user.id, subject=group.id, details=details)
 
@@ -237,13 +237,13 @@ class Ingress:
             _NotAMember: a child, who is added by a grown-up.
             InvalidProfile: it is no room.
         """
-        group = await self._rooms.ensure(room.channel, room.external_id, room.name, user.id)
+        group = await self.rooms.ensure(room.channel, room.external_id, room.name, user.id)
         if not group.active:
             raise GroupInactive(group.name)
-        if not self._rooms.is_member(group.id, user.id):
+        if not self.rooms.is_member(group.id, user.id):
             if user.role is Role.CHILD:
                 raise _NotAMember
-            await self._rooms.join(group.id, user.id)
+            await self.rooms.join(group.id, user.id)
             details = {"change": "joined", "member": user.id}
             await self._record("group.changed", actor=user.id, subject=group.id, details=details)
         return group
