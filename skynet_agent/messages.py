@@ -107,7 +107,8 @@ class AssistantMessage(
     """What a model answered, complete or as far as it came (``stop_reason`` ``error`` or ``aborted``).
 
     Messages the gateway itself writes name ``provider="openclaw"``, ``model="gateway-injected"``, as OpenClaw's clients
-    expect; ``idempotency_key`` and ``openclaw_abort`` exist only on those.
+    expect; ``idempotency_key`` and ``openclaw_abort`` exist only on those. ``asked`` is what the message that this one
+    answers said to the model, where that is not what was written; "" if no model was told of it.
     """
 
     content: list[AssistantBlock]
@@ -120,6 +121,7 @@ class AssistantMessage(
     usage: Usage | None = None
     idempotency_key: str | None = None
     openclaw_abort: AbortMark | None = None
+    asked: str | None = None
 
 
 class ToolResultMessage(msgspec.Struct, tag_field="role", tag="toolResult", rename="camel", frozen=True):

@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skynet_agent.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+import msgspec
+
+from skynet_agent.messages import AssistantMessage, Message, TextBlock, ToolResultMessage, UserMessage
 
 GATEWAY_MODEL = "gateway-injected"
 """What a message that no model wrote names as its model (OPENCLAW-V3 8.4)."""
@@ -76,3 +78,27 @@ def _answered_before(messages: Sequence[Message]) -> int:
 def _answers_nothing(message: AssistantMessage) -> bool:
     """The gateway's own words: a command's, or what was put into the transcript by hand."""
     return message.model == GATEWAY_MODEL and message.stop_reason != "error"
+
+
+def as_told(messages: Sequence[Message]) -> list[Message]:
+    """A conversation, in its order of turns, as models were told it: answers say what their messages became.
+
+    A message that was withheld from the model is left out with its answer.
+    """
+    told: list[Message] = []
+    for message in messages:
+        asked = message.asked if isinstance(message, AssistantMessage) else None
+        before = told[-1] if told else None
+        if asked is None or not isinstance(before, UserMessage):
+            told.append(message)
+        elif asked:
+            told[-1:] = [reworded(before, asked), message]
+        else:
+            told.pop()
+    return told
+
+
+def reworded(message: UserMessage, text: str) -> UserMessage:
+    """``message`` with another text; its images stay."""
+    images = [block for block in message.content if not isinstance(block, TextBlock)]
+    return msgspec.structs.replace(message, content=[TextBlock(text), *images])

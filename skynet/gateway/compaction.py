@@ -38,6 +38,7 @@ from skynet_agent.summaries import (
     summary_request,
 )
 from skynet_agent.tokens import CHARACTERS, message_tokens, text_tokens
+from skynet_agent.turn_order import as_told, in_turns
 from skynet_memory.compactions import CompactionStore, Told, Window
 from skynet_memory.errors import StorageUnavailable
 from skynet_memory.ids import SessionId, SessionKey, UserId, now_ms
@@ -213,7 +214,7 @@ class Compactor:
         ids = [entry.id for entry in window.entries[begin : known[found.end][0]]]
         summary = model = ""
         if found.is_read:
-            part = messages[found.begin : found.end]
+            part = as_told(in_turns(messages[found.begin : found.end]))
             answered = await self._answered(owner, key, partial(summary_request, part), _read_record)
             if answered is None:
                 return False

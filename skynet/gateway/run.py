@@ -109,6 +109,7 @@ class Run:
         self.stored = 0
         self.is_announced = False
         self.is_welcome = False
+        self.asked: str | None = None
         self.tried: tuple[Attempt, ...] = ()
         self._stopped = stopped
         self._task: asyncio.Task[Finished] | None = None

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from skynet.gateway.context import in_turns, opening, within_window
 from skynet.gateway.heartbeat import SystemEvents
 from skynet.gateway.run_hooks import hook_user
 from skynet.gateway.tool_calls import ToolCalls, ToolUser
 from skynet_agent.errors import UnknownModel
-from skynet_agent.messages import Message, Speaker, TextBlock, UserBlock, UserMessage, decode_message
+from skynet_agent.messages import Message, Speaker, UserBlock, UserMessage, decode_message
 from skynet_agent.prompt import PersonFacts, Prompts, SessionFacts, client_text
 from skynet_agent.requests import ModelOptions, ModelRequest
 from skynet_agent.router import Router
@@ -22,6 +20,7 @@ from skynet_agent.thinking import thinking_level
 from skynet_agent.tokens import message_tokens
 from skynet_agent.tools import ToolContext
 from skynet_agent.turn import ToolRunner
+from skynet_agent.turn_order import as_told, reworded
 from skynet_memory.compactions import CompactionStore
 from skynet_memory.ids import DEFAULT_AGENT, EntryId, Role, UserId
 from skynet_memory.keys import parse_key
@@ -176,7 +175,7 @@ class RunRequests:
                 messages.append(message)
         is_cut = bool(entries) and entries[0].parent_id is not None
         return _History(
-            in_turns(messages, is_cut=is_cut),
+            as_told(in_turns(messages, is_cut=is_cut)),
             is_whole=not is_cut,
             is_limited=window.is_cut,
             opening=opening(window),
@@ -248,8 +247,7 @@ def _reworded(message: Message, was: str, text: str | None) -> Message:
     """``message`` with another text; its images stay."""
     if text is None or text == was or not isinstance(message, UserMessage):
         return message
-    images = [block for block in message.content if not isinstance(block, TextBlock)]
-    return msgspec.structs.replace(message, content=[TextBlock(text), *images])
+    return reworded(message, text)
 
 
 def _cache_key(run: "Run") -> str:

@@ -11,7 +11,7 @@ from skynet.gateway.model_calls import usage_records
 from skynet.gateway.run import Run
 from skynet.gateway.run_answer import RunResult, agent_result
 from skynet.supervisor import Supervisor
-from skynet_agent.messages import Message, ToolResultMessage, encode_message
+from skynet_agent.messages import AssistantMessage, Message, ToolResultMessage, encode_message
 from skynet_memory.errors import SessionNotFound, StorageUnavailable
 from skynet_memory.transcripts import NewEntry
 from skynet_memory.turns import TurnStore
@@ -44,7 +44,7 @@ class RunStore:
         What the storage refuses is stored with the end.
         """
         assert run.turn is not None
-        known, count = run.turn.messages[run.stored :], len(run.turn.messages)
+        known, count = _told(run, run.turn.messages), len(run.turn.messages)
         writing = self._tasks.start(
             self._turns.add(
                 owner=run.owner,
@@ -74,9 +74,9 @@ class RunStore:
         Raises:
             StorageUnavailable: nothing was stored.
         """
-        message, new = result.message, result.messages[run.stored :]
+        message, new = result.message, _told(run, result.messages)
         if run.entry_id is None and result.status != "ok":
-            new = ()  # a command that failed: nobody's message is answered by that
+            new = []  # a command that failed: nobody's message is answered by that
         with suppress(SessionNotFound):  # deleted meanwhile; the run is closed and its usage kept all the same
             run.session = await self._turns.finish(
                 owner=run.owner,
@@ -92,6 +92,15 @@ class RunStore:
                 context_tokens=self._window(f"{message.provider}/{message.model}") if message.provider else None,
                 now_ms=result.ended_at_ms,
             )
+
+
+def _told(run: Run, messages: Sequence[Message]) -> list[Message]:
+    """Those that are not stored yet; the first answer says what the model was asked, if not what was written."""
+    new = list(messages[run.stored :])
+    if run.asked is not None and not run.stored:
+        place = next(place for place, message in enumerate(new) if isinstance(message, AssistantMessage))
+        new[place] = msgspec.structs.replace(new[place], asked=run.asked)
+    return new
 
 
 def _entries(messages: Sequence[Message]) -> list[NewEntry]:

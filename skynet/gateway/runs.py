@@ -391,11 +391,13 @@ class Runs:
             if not run.stop_reason:
                 events.started(run.started_at_ms)
                 if run.inbound.answer:
+                    run.asked = ""
                     return self._result(run, [self._own_answer(run.inbound.answer)])
                 if (finished := await self._ask(run, events)) is not None:
                     assert run.turn is not None
                     return self._result(run, run.turn.messages, finished.error)
         except Stopped as stopped:
+            run.asked = ""
             return self._result(run, [self._own_answer(stopped.reason)])
         except Exception as exc:
             return self._failed(run, exc)
@@ -460,6 +462,8 @@ class Runs:
             events.use(run.session.settings)
         waiting = {queued.entry_id for queued in self._lanes[run.key]}
         text = await self._hooks.received(run.inbound)
+        if text != run.inbound.text:
+            run.asked = text
         user = await self._people(run.person)
         run.is_welcome = user is not None and user.needs_welcome
         asked = await self._requests.make(run, user, waiting=waiting, text=text)
