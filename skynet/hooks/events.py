@@ -93,13 +93,13 @@ class Hook(Event):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BeforeMessage(Gate):
     """A person's message was stored and is about to be answered. A stop is the answer: the person gets the reason, and
-    no model is called. The message stays in the conversation as it was sent, where later calls of a model find it."""
+    no model is called. What was stored stays as it was sent, but no later call of a model finds it either."""
 
     NAME = "before_message"
     CHANGEABLE = frozenset({"text"})
 
     text: str
-    """What the person wrote. A change is what the model is given in this run."""
+    """What the person wrote. A change is what models are given of it, now and later."""
     images: int = 0
     """So many images came with it."""
     source: str = ""
