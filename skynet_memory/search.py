@@ -48,7 +48,7 @@ WALK: Final = 1000
 """Entries without words that may lie between two that have some."""
 
 # BM25, in which a word counts once an entry: what is said in a chat is short
-_LENGTH: Final = 0.6
+_LENGTH: Final = 0.3
 _SATURATION: Final = 1.2
 _RECENT: Final = 0.1
 _RECENT_MS: Final = 30 * 24 * 3600 * 1000
