@@ -57,5 +57,16 @@ ROWS = (
     Row("first", "turns", "first delta, over the model's own", "ms", "less", 6, 2),
     Row("stream", "stream", "/v1 streams of 100 tokens, 20 connections", "/s", "more", 150, 1),
     *(row for name in APIS for row in _of_api(name)),
+    Row("search-one-p50", "search", "memory.search among 100,000 of one person, p50", "ms", "less", 2, 2),
+    Row("search-one-p99", "search", "the same, p99", "ms", "less", 10, 2),
+    Row("search-many-p50", "search", "among 1,000 people's 1,000 each, p50", "ms", "less", 2, 2),
+    Row("search-many-p99", "search", "the same, p99", "ms", "less", 10, 2),
+    Row("learn-one", "search", "learning one more with 100,000", "ms", "less", 2, 2),
+    Row("learn-many", "search", "learning one more with a million of others", "ms", "less", 2, 2),
+    Row("forget-one", "search", "forgetting one of 100,000 without a trace", "ms", "less", 250),
+    Row("forget-many", "search", "forgetting one of 1,000 beside a million", "ms", "less", 500),
+    Row("hit-5", "search", "questions answered by the first 5 hits", "%", "more", 85, 1),
+    Row("hit-10", "search", "by the first 10", "%", "more", 90, 1),
+    Row("hit-20", "search", "by the first 20", "%", "more", 90, 1),
 )
 STAGES = tuple(dict.fromkeys(row.stage for row in ROWS))

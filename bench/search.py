@@ -23,6 +23,7 @@ from skynet_memory.fulltext import row_id, shard_of
 from skynet_memory.ids import AgentId, RunId, SessionKey, UserId, new_id, now_ms
 from skynet_memory.keys import build_key
 from skynet_memory.memories import CATEGORIES, MemoryStore, NewMemory
+from skynet_memory.memory_types import digest_of_key
 from skynet_memory.migrations import migrate
 from skynet_memory.search import TranscriptSearch
 from skynet_memory.transcripts import NewEntry
@@ -94,7 +95,7 @@ def _rows(people: Sequence[UserId], each: int, language: Language) -> Iterator[t
         for number in range(1, each + 1):
             key, value, at_ms = f"note {number}", language.text(5, 20), number
             yield (
-                row_id(owner_number, number), new_id(), owner, CATEGORIES[number % 4], key, f"note.{number}", value,
+                row_id(owner_number, number), new_id(), owner, CATEGORIES[number % 4], key, digest_of_key(key), value,
                 "note", 0.8, "user_said", 0.5, "[]", f"note {number} {value}", b"", at_ms, at_ms, None,
             )  # fmt: skip
 

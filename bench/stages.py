@@ -19,6 +19,7 @@ from bench.rows import APIS
 
 LOAD_TIMEOUT_S = 120.0
 SERVICES_TIMEOUT_S = 20.0
+SEARCH_TIMEOUT_S = 900.0
 STORED_SESSIONS = 10_000
 FEW_SESSIONS = 40
 PAGE_ROWS = 50
@@ -307,6 +308,30 @@ def _calls(bench: Bench, ours: Peer, job: ClientJob) -> None:
     bench.add(first, ours, outcome.over_ms, {"router_ms": outcome.router_ms, "model_ms": outcome.model_ms})
 
 
+def search(bench: Bench) -> None:
+    """Memories and transcripts through their stores, in a process of its own; once, because filling takes long."""
+    ours = bench.contenders[0]
+    for name, arguments in (
+        ("one", ("--people", "1", "--each", "100000")),
+        ("many", ("--people", "1000", "--each", "1000")),
+    ):
+        rows = (f"search-{name}-p50", f"search-{name}-p99", f"learn-{name}", f"forget-{name}")
+        values = ("p50_ms", "p99_ms", "learn_ms", "forget_ms")
+        _searched(bench, ours, arguments, dict(zip(rows, values, strict=True)))
+    _searched(bench, ours, (), {f"hit-{most}": f"hit_{most}" for most in (5, 10, 20)})
+
+
+def _searched(bench: Bench, ours: Peer, arguments: Sequence[str], rows: Mapping[str, str]) -> None:
+    command = (sys.executable, "-m", "bench.search", *arguments)
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, timeout=SEARCH_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        bench.fail(tuple(rows), ours, f"the measurement ended with status {done.returncode}")
+        return
+    found = msgspec.json.decode(done.stdout, type=dict[str, float])
+    for row, value in rows.items():
+        bench.add(row, ours, found[value], found)
+
+
 STAGES: dict[str, Callable[[Bench], None]] = {
     "start": start,
     "memory": memory,
@@ -314,4 +339,5 @@ STAGES: dict[str, Callable[[Bench], None]] = {
     "turns": turns,
     "stream": stream,
     "providers": providers,
+    "search": search,
 }

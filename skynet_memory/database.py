@@ -72,6 +72,8 @@ class Rows:
     table: str
     low: int = -(2**63)
     high: int = 2**63 - 1
+    with_indexes: bool = True
+    """Indexes may hold what was deleted, too; of them all pages are looked at."""
 
 
 class Statements:
@@ -600,7 +602,8 @@ def _rollback(connection: sqlite3.Connection) -> None:
 
 def _trees(connection: sqlite3.Connection, rows: Rows) -> list[Tree]:
     found = connection.execute(
-        "SELECT type, rootpage FROM sqlite_schema WHERE tbl_name = ? AND rootpage > 0", (rows.table,)
+        "SELECT type, rootpage FROM sqlite_schema WHERE tbl_name = ? AND rootpage > 0 AND (? OR type = 'table')",
+        (rows.table, rows.with_indexes),
     )
     return [Tree(root, rows.low, rows.high) if kind == "table" else Tree(root) for kind, root in found]
 

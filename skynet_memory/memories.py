@@ -32,7 +32,7 @@ from skynet_memory.memory_types import (
     Outcome,
     Source,
     as_new,
-    form_of_key,
+    digest_of_key,
     read_memory,
     topic,
 )
@@ -124,8 +124,8 @@ class MemoryStore:
             if row is None:
                 raise MemoryNotFound(memory_id)
             other = tx.fetchone(
-                "SELECT key FROM memories WHERE owner = ? AND key_form = ? AND id <> ?",
-                (owner, prepared.key_form, old.id),
+                "SELECT key FROM memories WHERE owner = ? AND key_digest = ? AND id <> ?",
+                (owner, prepared.key_digest, old.id),
             )
             if other is not None:
                 raise MemoryRefused(f"another memory has the key {other['key']!r}")
@@ -142,7 +142,7 @@ class MemoryStore:
 
         def work(tx: Statements) -> bool:
             found = tx.execute("DELETE FROM memories WHERE owner = ? AND id = ?", (owner, name)) or tx.execute(
-                "DELETE FROM memories WHERE owner = ? AND key_form = ?", (owner, form_of_key(key or name))
+                "DELETE FROM memories WHERE owner = ? AND key_digest = ?", (owner, digest_of_key(key or name))
             )
             if found:
                 tx.changed(topic(owner))
@@ -173,7 +173,7 @@ class MemoryStore:
                     tx.changed(topic(owner))
                 return len(rows)
 
-            count = await write_erasing(self._db, work, lambda _: [Rows("memories")])
+            count = await write_erasing(self._db, work, lambda _: [Rows("memories", with_indexes=False)])
             swept += count
             if count < SWEPT:
                 return swept
@@ -215,7 +215,7 @@ class MemoryStore:
 
     async def by_key(self, owner: UserId, key: str) -> Memory | None:
         row = await self._db.fetchone(
-            "SELECT * FROM memories WHERE owner = ? AND key_form = ?", (owner, form_of_key(key))
+            "SELECT * FROM memories WHERE owner = ? AND key_digest = ?", (owner, digest_of_key(key))
         )
         return None if row is None else read_memory(row)
 
@@ -295,7 +295,7 @@ class MemoryStore:
         plain = " ".join(re.findall(r"\w+", folded(stored.value))) or stored.value
         return Prepared(
             stored,
-            form_of_key(stored.key),
+            digest_of_key(stored.key),
             " ".join((*named, *said, *self._reader.terms("\n".join(tags)))),
             said,
             named,

@@ -11,7 +11,10 @@ from skynet_memory.migrations import Component
 
 
 async def m001_memories(tx: Transaction) -> None:
-    """``row`` is the owner's number shifted by 32 bits, and the number of the memory among theirs."""
+    """``row`` is the owner's number shifted by 32 bits, and the number of the memory among theirs.
+
+    No index holds a text, so that erasing one has to look at the table alone.
+    """
     await tx.execute(
         """
         CREATE TABLE memory_owners (
@@ -30,7 +33,7 @@ async def m001_memories(tx: Transaction) -> None:
             owner TEXT NOT NULL REFERENCES users(id) ON DELETE CASCADE,
             category TEXT NOT NULL CHECK (category IN ('instruction', 'preference', 'fact', 'context')),
             key TEXT NOT NULL,
-            key_form TEXT NOT NULL,
+            key_digest BLOB NOT NULL,
             value TEXT NOT NULL,
             kind TEXT NOT NULL CHECK (kind IN ('preference', 'invariant', 'pattern', 'guard', 'note')),
             confidence REAL NOT NULL CHECK (confidence BETWEEN 0 AND 1),
@@ -42,7 +45,7 @@ async def m001_memories(tx: Transaction) -> None:
             created_at_ms INTEGER NOT NULL,
             updated_at_ms INTEGER NOT NULL,
             expires_at_ms INTEGER,
-            UNIQUE (owner, key_form)
+            UNIQUE (owner, key_digest)
         ) STRICT
         """
     )

@@ -28,7 +28,7 @@ class Prepared:
     """A new memory in the form in which it is stored."""
 
     memory: NewMemory
-    key_form: str
+    key_digest: bytes
     terms: str
     said: tuple[str, ...]
     """The terms of the value alone."""
@@ -45,7 +45,7 @@ def learn(
     What is imported is not looked for among similar ones: each look costs a segment of the index to be written.
     """
     new = item.memory
-    row = tx.fetchone("SELECT * FROM memories WHERE owner = ? AND key_form = ?", (owner, item.key_form))
+    row = tx.fetchone("SELECT * FROM memories WHERE owner = ? AND key_digest = ?", (owner, item.key_digest))
     if row is None:
         if known := _known_as(tx, owner, item, reader, now_ms, imported_at_ms is None):
             return Learned(memory=known, outcome="unchanged", reason=f"it is known as {known.key!r}")
@@ -75,7 +75,7 @@ def insert(tx: Statements, owner: UserId, item: Prepared, now_ms: int, created_a
             owner,
             new.category,
             new.key,
-            item.key_form,
+            item.key_digest,
             new.value,
             new.kind,
             new.confidence,
@@ -124,7 +124,11 @@ async def write_erasing(
 def rows_of_memories(tx: Statements, owner: UserId) -> tuple[Rows, ...]:
     """Where this person's memories are."""
     row = tx.fetchone("SELECT number FROM memory_owners WHERE owner = ?", (owner,))
-    return () if row is None else (Rows("memories", row["number"] << 32, (row["number"] + 1 << 32) - 1),)
+    return (
+        ()
+        if row is None
+        else (Rows("memories", row["number"] << 32, (row["number"] + 1 << 32) - 1, with_indexes=False),)
+    )
 
 
 def _stays(old: Memory, new: NewMemory) -> str:
@@ -156,7 +160,7 @@ def _known_as(
     )
     index = Index.of_memories(tx, owner) if with_similar else None
     if index is not None:
-        longest = sorted(said, key=len, reverse=True)[:16]
+        longest = sorted(said, key=len, reverse=True)[:6]  # the longer, the rarer
         query = " AND ".join(quoted(term) for term in longest)
         candidates += rows_of(tx, owner, index.newest(tx, f"terms : ({query}) AND facet : {quoted(new.category)}", 10))
     for row in candidates:
@@ -178,13 +182,13 @@ def _known_as(
 def store_anew(tx: Statements, owner: UserId, row: int, item: Prepared, now_ms: int) -> Memory:
     new = item.memory
     stored = tx.fetchone(
-        "UPDATE memories SET category = ?, key = ?, key_form = ?, value = ?, kind = ?, confidence = ?, source = ?,"
+        "UPDATE memories SET category = ?, key = ?, key_digest = ?, value = ?, kind = ?, confidence = ?, source = ?,"
         " importance = ?, tags = ?, terms = ?, digest = ?, updated_at_ms = ?, expires_at_ms = ?"
         " WHERE row = ? AND owner = ? RETURNING *",
         (
             new.category,
             new.key,
-            item.key_form,
+            item.key_digest,
             new.value,
             new.kind,
             new.confidence,

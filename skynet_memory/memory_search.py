@@ -1,10 +1,11 @@
 """Finding memories by words, in the thread of a database connection.
 
-A query is answered from a bounded set of candidates, whatever is stored: first the newest memories that have all of its
-words; if these are too few, the newest that have a rare word and any other, then the newest with a rare word alone.
-Only candidates are ranked, by BM25 and by importance and confidence. What is given up: of words that many thousand
-memories share, old memories are not looked at when enough newer ones match as well; the last word is not taken for the
-beginning of another one if it is common itself; and how rare a word is, is estimated from one stretch of the memories.
+A query is answered from a bounded set of candidates, whatever is stored: the newest memories that have all of its rare
+words; if these are few, those that have a rare word and another one, then those with one rare word. Common words bring
+in candidates only if there are no others, or too many. Candidates alone are ranked, by BM25 over all words, and by
+importance and confidence. What is given up: of words that many thousand memories share, old memories are not looked at
+when enough newer ones match as well; the last word is not taken for the beginning of another one if it is common
+itself; and how rare a word is, is estimated from one stretch of the memories.
 
 Candidates come from the asked person's range of row ids alone, and the rows are read by owner once more.
 """
@@ -26,9 +27,12 @@ SOME_WORDS: Final = 30
 """Candidates for each rare word with another."""
 RAREST: Final = 3
 """Queries for a rare word with any other of the words, and one less for a rare word alone."""
-ENOUGH: Final = 80
+FEW: Final = 40
+"""Candidates from which on no more are looked for."""
 SAMPLE: Final = 300
 """Hits that are counted to estimate how rare a word is."""
+COMMON: Final = 0.03
+"""A word in a greater share of the memories finds no candidates, as long as there are rarer ones; it ranks them."""
 K1: Final = 1.2
 B: Final = 0.75
 
@@ -134,9 +138,6 @@ class Index:
                 break
         return rows
 
-    def is_common(self, tx: Statements, query: str) -> bool:
-        return self._sample(tx, query)[0] >= SAMPLE
-
     def frequency(self, tx: Statements, query: str) -> float:
         """About how many rows match."""
         count, looked_at = self._sample(tx, query)
@@ -150,7 +151,7 @@ class Index:
         row = tx.fetchone(
             f"SELECT count(*), min(rowid) FROM (SELECT rowid FROM {name} WHERE {name} MATCH ?"  # noqa: S608 - fixed names
             " AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)",
-            (query, low, high, SAMPLE),
+            (f"terms : {query}", low, high, SAMPLE),
         )
         assert row is not None, "an aggregate has a row"
         count, first = row
@@ -171,28 +172,28 @@ def search(
     if not words.terms:
         return []
     of_facet = f" AND facet : {quoted(facet)}" if facet else ""
-    if words.prefix and index.is_common(tx, f"terms : {quoted(words.terms[-1])}"):
+    if words.prefix and index.frequency(tx, quoted(words.terms[-1])) > COMMON * index.last:
         words = Words(words.terms, prefix=False)
     expressions = [words.expression(place) for place in range(len(words.terms))]
+    frequencies = [index.frequency(tx, expression) for expression in expressions]
+    hits: dict[int, None] = {}
 
     def ask(query: str, want: int) -> bool:
         found = index.newest(tx, f"terms : ({query}){of_facet}", want)
         hits.update(dict.fromkeys(found))
         return bool(found)
 
-    hits: dict[int, None] = {}
-    ask(" AND ".join(expressions), ALL_WORDS)
-    frequencies = [1.0] * len(expressions)  # where every candidate has every word, they hardly tell
-    if len(hits) < ALL_WORDS // 4 and len(expressions) > 1:
-        frequencies = [index.frequency(tx, f"terms : {expression}") for expression in expressions]
-        rarest_first = [expressions[place] for place in sorted(range(len(expressions)), key=frequencies.__getitem__)]
-        together = [
-            f"{rare} AND ({' OR '.join(rarest_first[place + 1 :])})" for place, rare in enumerate(rarest_first[:-1])
-        ]
-        for queries, most in ((together, RAREST), (rarest_first, RAREST - 1)):
-            for query in queries:
-                if len(hits) < ENOUGH and most:
-                    most -= ask(query, SOME_WORDS)  # one that finds nothing costs little, and does not count
+    rarest_first = sorted(range(len(expressions)), key=frequencies.__getitem__)
+    common = [expressions[place] for place in rarest_first if frequencies[place] > COMMON * index.last]
+    rare = [expressions[place] for place in rarest_first][: len(expressions) - len(common)] or common
+    ask(" AND ".join(rare), ALL_WORDS)
+    if len(hits) >= ALL_WORDS and common and rare is not common:
+        ask(" AND ".join(expressions), ALL_WORDS)
+    together = [f"{word} AND ({' OR '.join(rare[place + 1 :])})" for place, word in enumerate(rare[:-1])]
+    for queries, most in ((together, RAREST), (rare, RAREST - 1), (common, RAREST - 1)):
+        for query in queries:
+            if len(hits) < FEW and most:
+                most -= ask(query, SOME_WORDS)  # one that finds nothing costs little, and does not count
     # The plus: an index by owner would be read whole
     rows = tx.fetchall(
         f"SELECT row, terms FROM {index.table}"  # noqa: S608 - fixed names

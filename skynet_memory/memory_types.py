@@ -1,5 +1,6 @@
 """The shapes of what is remembered about a person."""
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -102,6 +103,10 @@ def topic(owner: UserId) -> str:
 def form_of_key(key: str) -> str:
     """The form in which keys are compared: ``Favourite Colour`` is ``favourite.colour``."""
     return ".".join(re.findall(r"[^\W_]+", folded(key))) or one_line(folded(key))
+
+
+def digest_of_key(key: str) -> bytes:
+    return hashlib.blake2b(form_of_key(key).encode(), digest_size=16).digest()
 
 
 def read_memory(row: Row) -> Memory:
