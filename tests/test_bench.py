@@ -1,5 +1,6 @@
 """What the bench measures is what its rows say. How quick it is, is not asked here."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from bench.jobs import ClientJob
 from bench.labs import LABS, Lab
 from bench.peers import SKYNET_FIVE, Home
 from bench.rows import APIS, ROWS
+from bench.search import QUESTIONS, quality, speed
 from bench.services import equip
 from bench.stages import STAGES
 from skynet.config import load_config
@@ -45,3 +47,20 @@ async def test_a_client_can_be_measured(lab: Lab, tmp_path: Path, monkeypatch: p
         outcome = await measure(job)
         assert server.served == server.asked + lab.uses_account * 3  # two routers that record, one that is measured
     assert min(outcome.chunk_us, outcome.router_ms, outcome.model_ms, *outcome.details.values()) > 0
+
+
+def test_every_question_of_the_retrieval_set_names_turns_that_exist() -> None:
+    conversations = [json.loads(line) for line in QUESTIONS.read_text().splitlines()]
+    questions = [(len(c["turns"]), turns) for c in conversations for _, turns in c["questions"]]
+    assert len(questions) >= 200
+    assert all(turns and 0 <= min(turns) <= max(turns) < count for count, turns in questions)
+    assert len({c["id"] for c in conversations}) == len(conversations)
+    assert {role for c in conversations for role, _ in c["turns"]} == {"user", "assistant"}
+
+
+async def test_search_can_be_measured() -> None:
+    found = await speed(people=3, each=40, queries=100)
+    assert min(found.values()) > 0
+    found = await quality()
+    assert found["questions"] >= 200
+    assert found["hit_5"] <= found["hit_10"] <= found["hit_20"]
