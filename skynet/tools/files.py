@@ -224,8 +224,8 @@ class FileTools:
         return self._rooms.setdefault(context.user_id, asyncio.Semaphore(MOST_AT_ONCE))
 
     def _alone(self, context: ToolContext) -> threading.Lock:
-        """Calls of one answer run at the same time: of one person, one of them changes files at a time."""
-        return self._writing.setdefault(context.user_id, threading.Lock())
+        """Calls of one answer run at the same time: of one folder, one of them changes files at a time."""
+        return self._writing.setdefault(context.owner, threading.Lock())
 
 
 def page(text: str, path: str, *, first: int, limit: int | None, column: int, is_whole: bool = True) -> str:

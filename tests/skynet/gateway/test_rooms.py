@@ -11,11 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from skynet_agent.messages import AssistantMessage, ImageBlock, Message, Speaker, TextBlock, UserMessage, text_of
-from skynet_agent.speakers import plain_name, with_names
 from skynet_memory.ids import Role, UserId, new_id
 from skynet_users.identities import IdentityStore
 from tests.end_to_end.scene import add_person, answer, files_of, history, say, send, told, tool
@@ -322,53 +318,6 @@ async def test_a_room_and_a_direct_message_are_apart(house: House) -> None:
     assert [text for _, text in told(await history(house.ben))] == ["alone", "echo: alone"]
     assert await answer(house.ada, "say=from the browser", key=key) == "from the browser"
     assert chat.heard("attic") == ["echo: in the room", "echo: from ben"]
-
-
-# Names
-
-
-def user(text: str, speaker: Speaker | None) -> UserMessage:
-    return UserMessage([TextBlock(text)], 0, "testchat", speaker)
-
-
-NAMES = st.text(max_size=80) | st.sampled_from(
-    ["Ada", "ada", "[Ada]", "Ada]\n[Ben", "A\u200bda", "\u202eadA", "Ａｄａ", "Ada ", "", "</session>", "Ada] [Ben"]
-)
-
-
-@given(st.lists(st.tuples(NAMES, st.integers(0, 3), st.text(max_size=40)), max_size=8))
-def test_no_name_is_taken_for_another(said: list[tuple[str, int, str]]) -> None:
-    """*Two messages begin with the same name only if they are of the same person.*"""
-    ids = [f"0000-{number:06}" for number in range(4)]
-    messages: list[Message] = [user(text, Speaker(ids[who], name)) for name, who, text in said]
-    people: dict[str, str] = {}
-    for message, (_, who, text) in zip(with_names(messages), said, strict=True):
-        told = text_of(message)
-        assert told.endswith(f"] {text}") and told.startswith("[")
-        prefix = told[: len(told) - len(text)]
-        assert prefix.count("[") == prefix.count("]") == 1 and prefix.isprintable() and prefix.strip() != "[]"
-        assert people.setdefault(prefix.casefold(), ids[who]) == ids[who]
-
-
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [("Ada", "Ada"), ("A\u200bda", "Ada"), (" Ada\n] [Ben", "Ada Ben"), ("[]", "somebody"), ("x" * 99, "x" * 60)],
-)
-def test_plain_names(name: str, plain: str) -> None:
-    assert plain_name(Speaker("u", name)) == plain
-
-
-def test_only_what_a_speaker_said_is_named() -> None:
-    answer = AssistantMessage([TextBlock("hi")], "api", "p", "m", "stop", 0)
-    pixel = ImageBlock(mime_type="image/png", data="")
-    messages: list[Message] = [
-        user("of one's own", None),
-        answer,
-        UserMessage([pixel], 0, "", Speaker("u", "Ada")),
-    ]
-    named = with_names(messages)
-    assert named[:2] == messages[:2]
-    assert named[2].content == [TextBlock("[Ada]"), pixel]
 
 
 async def test_members_say_the_same_at_once(house: House) -> None:
