@@ -190,6 +190,11 @@ class StreamFilter:
         held = "".join(self._parts)
         return self._release(held, len(held)) if held else ""
 
+    def refuse(self, text: str) -> str:
+        """Look at what belongs to the answer and is not said in it: nothing, or the replacement of the rest."""
+        verdict = self._filter.check(text, self._level, self._language)
+        return "" if verdict.allowed else self._stop(verdict)
+
     def _stop(self, verdict: Verdict) -> str:
         self.hit, self._parts, self._held_chars = verdict, [], 0
         return self._separated(verdict.replacement)

@@ -24,6 +24,7 @@ from skynet_agent.filters import (
     Verdict,
     checked_by_model,
 )
+from skynet_agent.messages import Json, ToolCallBlock
 from skynet_memory.ids import Role, UserId
 from skynet_protocol.children import GuardianAlert
 from skynet_users.guardians import Guardian
@@ -184,12 +185,18 @@ class Guard:
             return None
         return StreamFilter(self.filter, user.content_filter, language_code(user.language))
 
-    async def finish(self, user: User, stream: StreamFilter) -> str:
+    async def finish(self, user: User, stream: StreamFilter, called: str = "") -> str:
         """The rest of an answer, as :meth:`StreamFilter.finish`; at ``strict``, where all of it was held back, the
-        model check has to agree too."""
+        model check has to agree too.
+
+        Args:
+            called: what the answer's tool calls say. Programs show it, so it has to pass as well.
+        """
         rest = stream.finish()
+        if stream.hit is None and called:
+            rest += stream.refuse(called)
         if stream.hit is None and self.model_check is not None and user.content_filter == "strict":
-            category = await checked_by_model(self._check_for(user), rest, "strict")
+            category = await checked_by_model(self._check_for(user), f"{rest}\n{called}".strip(), "strict")
             if category is not None:
                 stream.hit = self.filter.verdict(category, language_code(user.language))
                 return stream.hit.replacement
@@ -321,18 +328,33 @@ class AnswerScreen:
         """The next part; returns what may be shown now."""
         return self._stream.feed(text)
 
-    async def finish(self) -> str:
-        """The rest, or the replacement."""
-        rest = await self._guard.finish(self._user, self._stream)
+    async def finish(self, calls: Sequence[ToolCallBlock] = ()) -> tuple[str, Sequence[ToolCallBlock]]:
+        """The rest, or the replacement; an answer that met the filter calls no tools."""
+        said = " ".join(text for call in calls for text in (call.name, *_texts(call.arguments)))
+        rest = await self._guard.finish(self._user, self._stream, said)
         if self._stream.hit is not None and self._stream.hit.category != UNCHECKED:
             await self._guard.try_alert(self._user, self._stream.hit.category, now_ms=self._clock())
-        return rest
+        return rest, calls if self._stream.hit is None else ()
 
 
 def most_protected(people: Iterable[User]) -> User | None:
     """The child among them whose filter is the strictest, for what all of them read; None without a child."""
     children = [user for user in people if user.role is Role.CHILD]
     return max(children, key=lambda child: ("off", "moderate", "strict").index(child.content_filter), default=None)
+
+
+def _texts(value: Json) -> Iterable[str]:
+    """All texts of a tool's arguments, in their order."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for name, inner in value.items():
+                yield name
+                yield from _texts(inner)
+        case list():
+            for inner in value:
+                yield from _texts(inner)
 
 
 def language_code(language: str) -> str:

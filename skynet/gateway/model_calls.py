@@ -7,7 +7,10 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Protocol
+
+import msgspec
 
 from skynet.hooks import (
     BeforeModelCall,
@@ -23,7 +26,7 @@ from skynet.hooks import (
 from skynet_agent.cost import with_cost
 from skynet_agent.draft import Draft
 from skynet_agent.errors import CallRefused, ProviderError, UnknownModel
-from skynet_agent.events import Finished, ModelEvent, Started, TextDelta, ThinkingDelta
+from skynet_agent.events import Finished, ModelEvent, Started, TextDelta, ThinkingDelta, ToolCallDelta
 from skynet_agent.messages import (
     AssistantMessage,
     Message,
@@ -53,8 +56,8 @@ class Screen(Protocol):
     def feed(self, text: str) -> str:
         """The next part of the answer; returns what may be shown now."""
 
-    async def finish(self) -> str:
-        """The answer is complete: the rest of it, or what stands in its place."""
+    async def finish(self, calls: Sequence[ToolCallBlock]) -> tuple[str, Sequence[ToolCallBlock]]:
+        """The answer is complete: the rest of it, or what stands in its place, and those calls that it keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +214,8 @@ class Asker:
         return self._calls.router.stream(request, draft=draft)
 
     async def _filtered(self, request: ModelRequest, draft: Draft) -> AsyncGenerator[ModelEvent, None]:
-        """What passes the filter; ``draft`` never holds anything else. Thinking is not shown, nor kept."""
+        """What passes the filter; ``draft`` never holds anything else. Thinking is not shown, nor kept; tool calls come
+        last, as they were understood: what cannot be read is not passed on."""
         assert self._screen is not None
         screen, inner = self._screen(), self.draft()
         try:
@@ -225,17 +229,16 @@ class Asker:
                             if shown := screen.feed(text):
                                 draft.add(TextDelta(shown))
                                 yield TextDelta(shown)
-                        case ThinkingDelta():
+                        case ThinkingDelta() | ToolCallDelta():
                             pass
                         case Finished(message):
-                            if rest := await screen.finish():
-                                draft.add(TextDelta(rest))
-                                yield TextDelta(rest)
+                            called = [block for block in message.content if isinstance(block, ToolCallBlock)]
+                            rest, calls = await screen.finish(called)
+                            for delta in (*([TextDelta(rest)] if rest else ()), *map(_whole_call, count(), calls)):
+                                draft.add(delta)
+                                yield delta
                             draft.usage = inner.usage
-                            yield Finished(draft.message(message.stop_reason))
-                        case _:
-                            draft.add(event)
-                            yield event
+                            yield Finished(draft.message("stop" if called and not calls else message.stop_reason))
         finally:
             draft.usage = inner.usage
 
@@ -339,6 +342,11 @@ def hook_usage(*usages: Usage | None) -> HookUsage:
         output_tokens=sum(usage.output for usage in known),
         cost_microusd=sum(cost or 0 for cost in costs) if costs and None not in costs else None,
     )
+
+
+def _whole_call(index: int, call: ToolCallBlock) -> ToolCallDelta:
+    arguments = msgspec.json.encode(call.arguments).decode()
+    return ToolCallDelta(index, call.id, call.name, arguments, call.thought_signature)
 
 
 def _told(message: Message) -> ModelMessage:

@@ -81,6 +81,8 @@ class Relay:
         """The run ended well and is stored."""
         if self._state is _State.OPEN:
             self._source = self._source or answer.source
+            if answer.text and not self._said:  # the gateway's own words, in the model's place
+                self._put(self._encoder.text(answer.text))
             self._put(self._encoder.end(answer.finish_reason, answer.usage))
             if self._state is _State.OPEN:
                 self._state = _State.ENDED
