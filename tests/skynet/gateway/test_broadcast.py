@@ -142,3 +142,20 @@ async def test_connections_are_found_until_they_leave(parts: Parts, broadcaster:
     assert broadcaster.get(ConnId(first.connection.conn_id)) is None
     assert broadcaster.of(parts.owner.id) == []
     broadcaster.publish("tick", {}, owner=None)
+
+
+async def test_what_is_a_rooms_reaches_its_members(parts: Parts) -> None:
+    """BA-264: those that are in it at this moment, each connection once."""
+    room = UserId("room")
+    members: set[UserId] = set()
+    broadcaster = Broadcaster(lambda owner: members if owner == room else ())
+    wires = [await parts.ready(), await parts.ready(), await parts.ready(token=await parts.personal_token())]
+    for connection in parts.gateway.broadcaster.all():
+        broadcaster.add(connection)
+    key = SessionKey("group:room:agent:main:main")
+    for present, expected in (([], [0, 0, 0]), ([parts.owner.id], [1, 1, 0]), ([], [1, 1, 0])):
+        members.clear()
+        members.update(present)
+        broadcaster.publish_to_session("chat", key, lambda form: {"sessionKey": form}, owner=room)
+        assert [len(names(wire)) for wire in wires] == expected
+    assert wires[0].events()[0]["payload"] == {"sessionKey": key}

@@ -294,18 +294,42 @@ async def test_images_come_along(gateway: RunningGateway, chat: FakeChannel, mod
 # What becomes of it
 
 
-async def test_a_message_that_comes_twice_runs_once(
-    tmp_path: Path, gateway: RunningGateway, chat: FakeChannel, models: ModelServer
-) -> None:
+async def test_a_message_that_comes_twice_runs_once(tmp_path: Path, models: ModelServer) -> None:
     """At the same time, later, and after a restart."""
-    await known(gateway, "ada")
-    outcomes = await asyncio.gather(*[chat.write("ada", "say=hello", message_id="7") for _ in range(10)])
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Accepted"] + ["Ignored"] * 9
-    await until(lambda: chat.heard("ada") == ["hello"])
-    gateway.app.ingress._seen.clear()  # as after a restart
-    assert await chat.write("ada", "say=hello", message_id="7") == Ignored("repeated")
-    assert len(models.bodies) == 1
-    assert await chat.ask("ada", "say=more", message_id="8") == "more"
+    async with running_gateway(tmp_path, models=models) as gateway:
+        chat = FakeChannel(gateway.app.ingress)
+        await known(gateway, "ada")
+        outcomes = await asyncio.gather(*[chat.write("ada", "say=hello", message_id="7") for _ in range(10)])
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Accepted"] + ["Ignored"] * 9
+        await until(lambda: chat.heard("ada") == ["hello"])
+    async with running_gateway(tmp_path, models=models) as gateway:
+        chat = FakeChannel(gateway.app.ingress)
+        assert await chat.write("ada", "say=hello", message_id="7") == Ignored("repeated")
+        assert len(models.bodies) == 1
+        assert await chat.ask("ada", "say=more", message_id="8") == "more"
+
+
+async def test_a_stranger_who_waits_is_answered_after_a_restart(tmp_path: Path, models: ModelServer) -> None:
+    """SK-125"""
+    async with running_gateway(tmp_path, models=models) as gateway:
+        waiting = await FakeChannel(gateway.app.ingress).write("eve", "say=hello", message_id="7")
+        assert isinstance(waiting, Waiting)
+    async with running_gateway(tmp_path, models=models) as gateway, gateway.client() as admin:
+        chat = FakeChannel(gateway.app.ingress)
+        assert await chat.write("eve", "say=hello", message_id="7") == Waiting(waiting.approval_id, WAIT, False)
+        await admin.call("approvals.decide", {"id": waiting.approval_id, "approve": True})
+        await until(lambda: chat.heard("eve") == ["hello"], "the answer")
+        assert len(models.bodies) == 1
+
+
+async def test_what_protects_children_holds_on_channels(
+    gateway: RunningGateway, chat: FakeChannel, models: ModelServer
+) -> None:
+    """Outside the allowed hours the gateway answers, and no model is asked."""
+    tim = await known(gateway, "tim", role=Role.CHILD)
+    await UserStore(gateway.app.database).set(tim.id, UserChanges(allowed_hours="mo 00:00-00:01"))
+    assert "not our time to talk" in await chat.ask("tim", "say=hello")
+    assert not models.bodies
 
 
 async def test_two_accounts_of_one_person_may_count_alike(gateway: RunningGateway, chat: FakeChannel) -> None:
