@@ -435,7 +435,6 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     ledger=ledger,
                     changed=revocation.person_changed,
                     revoked=revocation.credential_revoked,
-                    has_password=credentials.has_password,
                     record=audit.record,
                 ),
                 IdentityMethods(identities, links=links, record=audit.record),
@@ -461,7 +460,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
             tasks.start(revocation.keep_time(), name="token ends")
-            tasks.start(_sweep(turns, approvals, memories), name="sweep")
+            tasks.start(_sweep(turns, approvals, memories, search), name="sweep")
             tasks.start(_warm_up(router, toolbox), name="warm up")
             http = http_app(
                 runs=runs,
@@ -606,10 +605,12 @@ async def _warm_up(router: Router, toolbox: Toolbox) -> None:
     await router.warm_up()
 
 
-async def _sweep(turns: TurnStore, approvals: Approvals, memories: MemoryStore) -> None:
-    """Forget idempotency keys that are older than a day, questions that nobody decided, memories that have expired."""
+async def _sweep(turns: TurnStore, approvals: Approvals, memories: MemoryStore, search: TranscriptSearch) -> None:
+    """Forget idempotency keys that are older than a day, questions that nobody decided, memories that have expired, and
+    the words of conversations that were erased."""
     while True:
         await asyncio.sleep(SWEEP_INTERVAL_S)
         await turns.sweep(now_ms())
         await approvals.expire()
         await memories.sweep(now_ms())
+        await search.tidy()

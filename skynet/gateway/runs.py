@@ -14,6 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+import msgspec
+
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.children import Filtered, Guard, Withheld
 from skynet.gateway.errors import error_shape
@@ -27,7 +29,7 @@ from skynet.gateway.run_store import RunStore
 from skynet.hooks import Stopped
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
-from skynet_agent.errors import ProviderError
+from skynet_agent.errors import AuthFailed, ProviderError
 from skynet_agent.events import (
     Answered,
     Finished,
@@ -58,7 +60,9 @@ from skynet_memory.sessions import SessionStore
 from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
 from skynet_protocol.errors import ErrorCode, RequestError
 from skynet_protocol.events import assistant_message
+from skynet_users.caller import Caller
 from skynet_users.people import User
+from skynet_users.permissions import Permission
 
 log = logging.getLogger(__name__)
 
@@ -428,6 +432,10 @@ class Runs:
     def _result(self, run: Run, messages: Sequence[Message], error: Exception | None = None) -> RunResult:
         message = messages[-1]
         assert isinstance(message, AssistantMessage), "a turn ends in an answer"
+        caller = run.inbound.caller
+        if isinstance(error, AuthFailed) and not caller.may(Permission.PROVIDERS_MANAGE):
+            message = msgspec.structs.replace(message, error_message=_NO_CREDENTIALS.format(error.provider))
+            messages = [*messages[:-1], message]
         return RunResult(
             run_id=run.run_id,
             status=_status(run, message),
@@ -573,7 +581,7 @@ def _tell_event(run: Run, events: RunEvents, own_tools: bool, event: TurnEvent) 
         case Started():
             if event.tried:
                 run.tried += event.tried
-                events.fell_back(_fallback(event))
+                events.fell_back(_fallback(event, run.inbound.caller))
         case Answered():
             events.next_message()
         case ToolStarted(call):
@@ -608,12 +616,23 @@ def _status(run: Run, message: AssistantMessage) -> RunStatus:
     return "error" if message.stop_reason == "error" else "ok"
 
 
-def _fallback(started: Started) -> dict[str, Any]:
+_NO_CREDENTIALS = "the model provider {} refused the gateway's credentials"
+"""What those are told who cannot mend it: a provider's own words may quote a key, or name files of the machine."""
+
+
+def _fallback(started: Started, caller: Caller) -> dict[str, Any]:
+    is_told_all = caller.may(Permission.PROVIDERS_MANAGE)
     return {
         "provider": started.provider,
         "model": started.model,
         "tried": [
-            {"provider": attempt.provider, "model": attempt.model, "error": attempt.message}
+            {
+                "provider": attempt.provider,
+                "model": attempt.model,
+                "error": attempt.message
+                if is_told_all or attempt.kind != AuthFailed.__name__
+                else _NO_CREDENTIALS.format(attempt.provider),
+            }
             for attempt in started.tried
         ],
     }

@@ -86,7 +86,6 @@ class UserMethods:
         ledger: Ledger,
         changed: Callable[[UserId], Awaitable[None]],
         revoked: Callable[[str], Awaitable[None]],
-        has_password: Callable[[UserId], Awaitable[bool]],
         record: Record,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -98,7 +97,6 @@ class UserMethods:
         self._ledger = ledger
         self._changed = changed
         self._revoked = revoked
-        self._has_password = has_password
         self._record = record
         self._clock = clock
 
@@ -298,7 +296,7 @@ class UserMethods:
         _only_admins_touch_admins(caller, user.role)
         if (
             user.id == caller.user_id
-            and await self._has_password(user.id)
+            and await self._credentials.has_password(user.id)
             and not await self._credentials.check_password(user.id, params.current)
         ):
             raise RequestError("current: not the password", details={"code": DetailCode.FORBIDDEN})

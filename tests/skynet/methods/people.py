@@ -152,7 +152,6 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
                 ledger=ledger,
                 changed=on_changed,
                 revoked=on_revoked,
-                has_password=credentials.has_password,
                 record=audit.record,
                 clock=clock,
             ),
