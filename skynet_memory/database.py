@@ -215,9 +215,9 @@ class Database:
     async def __aenter__(self) -> Self:
         try:
             self._take_file()
-            await _to_the_end(self._connect())
+            await to_the_end(self._connect())
         except BaseException as exc:
-            await _to_the_end(self._disconnect())
+            await to_the_end(self._disconnect())
             if isinstance(exc, sqlite3.Error | OSError):
                 raise DatabaseRefused(self.path, str(exc)) from exc
             raise
@@ -234,10 +234,10 @@ class Database:
         self._closing = True
         self._queued.set()
         try:
-            await _to_the_end(asyncio.wait([self._task]))
+            await to_the_end(asyncio.wait([self._task]))
         finally:
             self._task.cancel()
-            await _to_the_end(self._disconnect())
+            await to_the_end(self._disconnect())
 
     def _take_file(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -531,7 +531,7 @@ class Database:
             part.unlink(missing_ok=True)
 
 
-async def _to_the_end(awaitable: Coroutine[Any, Any, T]) -> T:
+async def to_the_end(awaitable: Coroutine[Any, Any, T]) -> T:
     """Await it; when cancelled meanwhile, be cancelled only after its end. A second cancellation does not wait."""
     task = asyncio.get_running_loop().create_task(awaitable)
     try:

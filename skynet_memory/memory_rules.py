@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from skynet_memory.database import Database, Row, Rows, Statements
+from skynet_memory.database import Database, Row, Rows, Statements, to_the_end
 from skynet_memory.fulltext import quoted
 from skynet_memory.ids import UserId, new_id
 from skynet_memory.memory_search import Index, WordReader
@@ -108,17 +108,23 @@ def erase_words(tx: Statements) -> tuple[Rows, ...]:
 async def write_erasing(
     db: Database, work: Callable[[Statements], T], where: Callable[[Statements], Sequence[Rows]]
 ) -> T:
-    """``Database.write`` that returns when nothing is left of what ``work`` removed. ``where`` its rows were."""
+    """``Database.write`` that returns when nothing is left of what ``work`` removed. ``where`` its rows were.
+
+    Whoever is cancelled meanwhile, is so when that is done.
+    """
 
     def both(tx: Statements) -> tuple[T, tuple[Rows, ...]]:
         value = work(tx)
         words = erase_words(tx)
         return value, (*words, *where(tx)) if words else ()
 
-    value, traces = await db.write(both)
-    if traces:
-        await db.erase_traces(*traces)
-    return value
+    async def write_and_erase() -> T:
+        value, traces = await db.write(both)
+        if traces:
+            await db.erase_traces(*traces)
+        return value
+
+    return await to_the_end(write_and_erase())
 
 
 def rows_of_memories(tx: Statements, owner: UserId) -> tuple[Rows, ...]:

@@ -185,3 +185,40 @@ async def test_only_unallocated_space_is_touched(db: Database, tmp_path: Path) -
 def test_words_of_these_tests_are_no_others() -> None:
     assert set(word(random.Random(1))) <= set(string.ascii_lowercase)
     assert UserId(ADA) != BEN
+
+
+async def test_erasing_for_many_at_once(db: Database) -> None:
+    memories = MemoryStore(db)
+    stored = await fill(memories, random.Random(13), 40)
+    async with asyncio.TaskGroup() as tasks:
+        for memory, _ in stored[:30]:
+            tasks.create_task(memories.forget(memory.owner, memory.id))
+    assert left(db, [text for _, words in stored[:30] for text in words]) == []
+    assert await memories.count(ADA) + await memories.count(BEN) == 10
+
+
+@pytest.mark.parametrize("steps", range(0, 12, 2))
+async def test_whoever_is_cancelled_while_forgetting_leaves_the_store_usable(db: Database, steps: int) -> None:
+    memories = MemoryStore(db)
+    stored = await fill(memories, random.Random(14), 5)
+    task = asyncio.get_running_loop().create_task(memories.forget(stored[0][0].owner, stored[0][0].id))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    memory, words = stored[0]
+    assert left(db, words) == ([] if await memories.get(memory.owner, memory.id) is None else words)
+    for memory, words in stored[1:]:
+        assert await memories.forget(memory.owner, memory.id)
+        assert left(db, words) == []
+    assert await memories.sweep(T0) == 0
+
+
+async def test_a_file_that_is_closed_is_not_erased(tmp_path: Path) -> None:
+    async with Database(tmp_path / "skynet.db") as db:
+        assert await db.erase_traces()
+        erasing = asyncio.get_running_loop().create_task(db.erase_traces())
+        await asyncio.sleep(0)
+    assert await erasing
+    with pytest.raises(RuntimeError, match="not open"):
+        await db.erase_traces()
