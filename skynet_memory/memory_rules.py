@@ -166,7 +166,7 @@ def _known_as(
     )
     index = Index.of_memories(tx, owner) if with_similar else None
     if index is not None:
-        longest = sorted(said, key=len, reverse=True)[:6]  # the longer, the rarer
+        longest = sorted(said, key=len, reverse=True)[:4]  # the longer, the rarer
         query = " AND ".join(quoted(term) for term in longest)
         candidates += rows_of(tx, owner, index.newest(tx, f"terms : ({query}) AND facet : {quoted(new.category)}", 10))
     for row in candidates:

@@ -4,8 +4,8 @@ A query is answered from a bounded set of candidates, whatever is stored: the ne
 words; if these are few, those that have a rare word and another one, then those with one rare word. Common words bring
 in candidates only if there are no others, or too many. Candidates alone are ranked, by BM25 over all words, and by
 importance and confidence. What is given up: of words that many thousand memories share, old memories are not looked at
-when enough newer ones match as well; the last word is not taken for the beginning of another one if it is common
-itself; and how rare a word is, is estimated from one stretch of the memories.
+when enough newer ones match as well; the last word is not taken for the beginning of another one if it is itself in
+many memories; and how rare a word is, is estimated from one stretch of the memories.
 
 Candidates come from the asked person's range of row ids alone, and the rows are read by owner once more.
 """
@@ -29,7 +29,7 @@ RAREST: Final = 3
 """Queries for a rare word with any other of the words, and one less for a rare word alone."""
 FEW: Final = 40
 """Candidates from which on no more are looked for."""
-SAMPLE: Final = 300
+SAMPLE: Final = 200
 """Hits that are counted to estimate how rare a word is."""
 COMMON: Final = 0.03
 """A word in a greater share of the memories finds no candidates, as long as there are rarer ones; it ranks them."""
@@ -172,7 +172,7 @@ def search(
     if not words.terms:
         return []
     of_facet = f" AND facet : {quoted(facet)}" if facet else ""
-    if words.prefix and index.frequency(tx, quoted(words.terms[-1])) > COMMON * index.last:
+    if words.prefix and index.frequency(tx, quoted(words.terms[-1])) >= FEW:
         words = Words(words.terms, prefix=False)
     expressions = [words.expression(place) for place in range(len(words.terms))]
     frequencies = [index.frequency(tx, expression) for expression in expressions]
