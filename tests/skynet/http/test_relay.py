@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from skynet.http.chat_answer import Answer, ChunkEncoder
@@ -67,10 +68,17 @@ async def test_what_came_meanwhile_leaves_in_one_piece() -> None:
 
 async def test_an_empty_answer_is_a_whole_stream() -> None:
     relay, client, encode = Relay(encoder(), limit_bytes=10_000), Client(), encoder()
-    relay.complete(ANSWER)
+    relay.complete(replace(ANSWER, text=""))
     await relay.send_all(client.send, ())
     assert client.bodies == [encode.role() + encode.end("stop", USAGE)]
     assert client.head["x-skynet-model"] == "p/m"
+
+
+async def test_what_the_gateway_says_itself_is_sent_though_no_model_said_it() -> None:
+    relay, client, encode = Relay(encoder(), limit_bytes=10_000), Client(), encoder()
+    relay.complete(replace(ANSWER, text="Not now."))
+    await relay.send_all(client.send, ())
+    assert client.bodies == [encode.role() + encode.text("Not now.") + encode.end("stop", USAGE)]
 
 
 async def test_nothing_is_sent_before_the_first_delta() -> None:
