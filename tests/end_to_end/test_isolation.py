@@ -56,6 +56,7 @@ class Names:
     approval_id: str
     account: str
     group_id: str
+    room_key: str
 
     def others(self) -> "Names":
         """Names like these that nobody has."""
@@ -81,7 +82,7 @@ Probe: TypeAlias = dict[str, Any]
 
 def _of_key(field_name: str, **more: Any) -> Callable[[Names], Sequence[Probe]]:
     def probes(names: Names) -> Sequence[Probe]:
-        keys = (names.main_key, names.session_key, names.main_key.upper(), f" {names.session_key} ")
+        keys = (names.main_key, names.session_key, names.main_key.upper(), f" {names.session_key} ", names.room_key)
         return [{field_name: key, **more} for key in (*keys, f"agent:main:{names.session_name}", names.session_name)]
 
     return probes
@@ -111,10 +112,10 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
         {"agentId": "main"},
     ],
     "sessions.preview": lambda n: [
-        {"keys": [n.main_key, n.session_key, f"agent:main:{n.session_name}"], "maxChars": 2000}
+        {"keys": [n.main_key, n.session_key, n.room_key, f"agent:main:{n.session_name}"], "maxChars": 2000}
     ],
     "sessions.resolve": lambda n: [
-        *({"key": key} for key in (n.main_key, n.session_key, f"agent:main:{n.session_name}")),
+        *({"key": key} for key in (n.main_key, n.session_key, n.room_key, f"agent:main:{n.session_name}")),
         {"sessionId": n.session_id},
         {"label": n.label},
     ],
@@ -149,20 +150,25 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     "agent.identity.get": _of_key("sessionKey"),
     "chat.abort": lambda n: [
         {"sessionKey": n.main_key},
+        {"sessionKey": n.room_key},
         {"sessionKey": n.session_key, "runId": n.running_id},
         {"sessionKey": "main", "runId": n.running_id},
         {"sessionKey": n.session_name},
     ],
     "chat.inject": _of_key("sessionKey", message="mine"),
     "chat.send": lambda n: [
-        *_keyed(lambda n: [{"sessionKey": key, "message": "say=mine"} for key in (n.main_key, n.session_key)])(n),
+        *_keyed(
+            lambda n: [{"sessionKey": key, "message": "say=mine"} for key in (n.main_key, n.session_key, n.room_key)]
+        )(n),
         {"sessionKey": n.session_key, "message": "stop", "idempotencyKey": "x"},
         # Ada's own idempotency keys, of a run that is over and of one that is not
         {"sessionKey": "mine", "message": "say=mine", "idempotencyKey": n.run_id},
         {"sessionKey": "mine", "message": "say=mine", "idempotencyKey": n.running_id},
     ],
     "agent": lambda n: [
-        *_keyed(lambda n: [{"sessionKey": key, "message": "say=mine"} for key in (n.main_key, n.session_key)])(n),
+        *_keyed(
+            lambda n: [{"sessionKey": key, "message": "say=mine"} for key in (n.main_key, n.session_key, n.room_key)]
+        )(n),
         *_keyed(lambda n: [{"sessionId": n.session_id, "message": "say=mine"}])(n),
         {"sessionKey": "agent:main:mine", "message": "say=mine", "idempotencyKey": n.agent_run_id},
     ],
@@ -173,7 +179,7 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
         {"key": "patched", "label": n.label},  # labels are each person's own
         {"key": "patched", "label": None},
     ],
-    "sessions.reset": lambda n: [{"key": n.main_key}, {"key": n.session_key}],
+    "sessions.reset": lambda n: [{"key": n.main_key}, {"key": n.session_key}, {"key": n.room_key}],
     "sessions.compact": lambda n: [{"key": n.main_key}, {"key": n.session_key, "maxLines": 1}],
     "sessions.delete": lambda n: [{"key": n.session_key}, {"key": n.main_key}, {"key": n.session_name}],
     "system-event": lambda n: [{"text": "Node: mine", "deviceId": n.device_id, "host": "mine"}],
@@ -445,6 +451,7 @@ async def live(ada: Person) -> Names:
         approval_id="",
         account=fresh("account"),
         group_id="",
+        room_key="",
     )
     for key, run_id, message in (
         ("main", names.run_id, f"say={WORD} one"),
@@ -474,6 +481,10 @@ async def live(ada: Person) -> Names:
     account = {"channel": "discord", "externalId": names.account, "displayName": f"{WORD} account"}
     await client.call("identities.link", {"userId": names.user, **account})
     room = await client.call("groups.create", {"name": f"{WORD} room", "history": "all"})
+    room_key = f"group:{room['group']['id']}:agent:main:main"
+    in_room = {"sessionKey": room_key, "message": f"say={WORD} eleven", "idempotencyKey": fresh("room")}
+    await client.call("chat.send", in_room)
+    await client.chat_end(in_room["idempotencyKey"])
     # Those who decide are asked, and told what
     request = await client.call("approvals.request", {"summary": f"{DEVICE_WORD} request"})
     await client.call("system-event", {"text": f"Node: {DEVICE_WORD} six", "host": f"{DEVICE_WORD} host"})
@@ -498,6 +509,7 @@ async def live(ada: Person) -> Names:
         token_id=token["id"],
         approval_id=request["approval"]["id"],
         group_id=room["group"]["id"],
+        room_key=room_key,
     )
 
 
@@ -518,7 +530,11 @@ async def state_of(person: Person, names: Names) -> dict[str, Any]:
         "pending": [p["requestId"] for p in (await call("device.pair.list", {}))["pending"]],
         "remembered": [await call("memory.list"), await call("knowledge.list")],
         "person": [await call("users.get"), await call("users.tokens.list"), await call("identities.list")],
-        "room": [await call("groups.list"), await call("groups.members", {"groupId": names.group_id})],
+        "room": [
+            await call("groups.list"),
+            await call("groups.members", {"groupId": names.group_id}),
+            await call("chat.history", {"sessionKey": names.room_key}),
+        ],
         "requests": [each for each in (await call("approvals.list"))["approvals"] if each["mine"]],
         "running": await call("agent.wait", {"runId": names.running_id, "timeoutMs": 1}),
         "events queued": (await call("status"))["queuedSystemEvents"],
@@ -608,7 +624,7 @@ def check_log(answer: dict[str, Any], person: Person) -> None:
 async def test_anothers_full_key_is_refused(ada: Person, other: Person) -> None:
     names = await live(ada)
     message = {"message": "say=mine", "idempotencyKey": "k"}
-    for key in (names.main_key, names.session_key, names.others().main_key):
+    for key in (names.main_key, names.session_key, names.others().main_key, names.room_key, names.others().room_key):
         calls = [
             ("chat.history", {"sessionKey": key}),
             ("chat.send", {"sessionKey": key, **message}),
