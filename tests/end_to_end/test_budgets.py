@@ -165,7 +165,7 @@ async def test_a_stopped_answer_gives_back_what_it_did_not_use(ben: WireClient) 
     reserved = (await ben.call("users.budget", {}))["day"]["tokens"]["reserved"]
     assert reserved > ANSWER_TOKENS
     await ben.call("chat.abort", {"sessionKey": "main", "runId": run})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while (day := (await ben.call("users.budget", {}))["day"]["tokens"])["reserved"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert 0 < day["used"] < reserved

@@ -44,7 +44,7 @@ async def send(client: WireClient, message: str, *, key: str = MAIN, run_id: str
 
 async def until(condition: Callable[[], bool]) -> None:
     """Poll a condition that something outside of the protocol makes true."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(40):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

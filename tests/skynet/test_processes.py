@@ -184,7 +184,7 @@ def test_one_that_cannot_be_started(run: Run, tmp_path: Path, more: dict[str, An
 
 def test_what_it_leaves_running_ends_with_it(run: Run, tmp_path: Path) -> None:
     async def main() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             ended = await shell(tmp_path, "sleep 99 & echo $! >pids; (sleep 99 & echo $! >>pids); echo done")
         assert ended.stdout.text() == "done"
         for pid in await pids(tmp_path / "pids", 2):
@@ -197,7 +197,7 @@ def test_one_that_leaves_its_group_holds_nobody_up(run: Run, tmp_path: Path) -> 
     script = "setsid sh -c 'echo $$ >pids; exec sleep 99' & while ! test -s pids; do :; done; echo done"
 
     async def main() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             ended = await shell(tmp_path, script)
         assert ended.stdout.text() == "done"
 

@@ -36,7 +36,7 @@ def row_of(server: ModelServer, **fields: object) -> ProviderRow:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until ``condition`` holds, at most five seconds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(40):
         while not condition():  # noqa: ASYNC110 - a real server announces nothing
             await asyncio.sleep(0.002)
 

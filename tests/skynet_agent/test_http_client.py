@@ -163,7 +163,7 @@ async def test_an_error_that_drips_is_not_waited_for(http: HttpClient) -> None:
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    async with serving(drip) as url, asyncio.timeout(5), http.send(LAB, HttpRequest(url=url)) as answer:
+    async with serving(drip) as url, asyncio.timeout(40), http.send(LAB, HttpRequest(url=url)) as answer:
         assert (await answer.read_error(0.2)).startswith(b"it .")
 
 

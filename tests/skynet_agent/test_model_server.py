@@ -553,7 +553,7 @@ async def test_runs_as_a_program(http: aiohttp.ClientSession) -> None:
     child = await asyncio.create_subprocess_exec(*program, cwd=root, stdout=asyncio.subprocess.PIPE)
     try:
         assert child.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             lines = [(await child.stdout.readline()).decode() for _ in range(2)]
         assert all(line.startswith("listening on http://127.0.0.1:") and line.endswith("/v1\n") for line in lines)
         for line in lines:

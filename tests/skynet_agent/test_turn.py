@@ -185,7 +185,7 @@ async def test_parallel_calls_run_at_the_same_time(server: ModelServer, make_rou
     together = asyncio.Barrier(3)
 
     async def answer(call: ToolCallBlock) -> ToolResultMessage:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             await together.wait()
         return tool_result(call, str(call.arguments["n"]))
 

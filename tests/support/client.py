@@ -66,20 +66,20 @@ class WireClient:
         await self.socket.send(json.dumps(frame))
         return request_id
 
-    async def response(self, request_id: str, *, timeout: float = 10) -> dict[str, Any]:
+    async def response(self, request_id: str, *, timeout: float = 40) -> dict[str, Any]:
         """The next response frame with this id."""
         queue = self._responses.setdefault(request_id, asyncio.Queue())
         async with asyncio.timeout(timeout):
             return await queue.get()
 
-    async def call(self, method: str, params: Any = None, *, timeout: float = 10) -> Any:
+    async def call(self, method: str, params: Any = None, *, timeout: float = 40) -> Any:
         """The payload of the (first) response; raises Refused on an error."""
         frame = await self.response(await self.send_frame(method, params), timeout=timeout)
         if not frame["ok"]:
             raise Refused(frame["error"], frame)
         return frame["payload"]
 
-    async def event(self, matches: Any, *, timeout: float = 10) -> dict[str, Any]:
+    async def event(self, matches: Any, *, timeout: float = 40) -> dict[str, Any]:
         """The first event, seen or still to come, for which ``matches(event)`` is true."""
         async with asyncio.timeout(timeout):
             while True:
@@ -91,7 +91,7 @@ class WireClient:
                 if self._reader.done() and not any(matches(event) for event in self.events):
                     raise AssertionError(f"closed before the event came: {self.socket.close_code}")
 
-    async def chat_end(self, run_id: str, *, timeout: float = 10) -> dict[str, Any]:
+    async def chat_end(self, run_id: str, *, timeout: float = 40) -> dict[str, Any]:
         """The chat event that ends the run."""
         event = await self.event(
             lambda e: e["event"] == "chat" and e["payload"]["runId"] == run_id and e["payload"]["state"] != "delta",
@@ -100,7 +100,7 @@ class WireClient:
         payload: dict[str, Any] = event["payload"]
         return payload
 
-    async def closed(self, *, timeout: float = 10) -> tuple[int | None, str | None]:
+    async def closed(self, *, timeout: float = 40) -> tuple[int | None, str | None]:
         """Wait for the close; its code and reason."""
         async with asyncio.timeout(timeout):
             await self.socket.wait_closed()

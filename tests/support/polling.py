@@ -6,7 +6,7 @@ from collections.abc import Callable
 INTERVAL_S = 0.005
 
 
-async def until(condition: Callable[[], object], what: str = "", *, timeout: float = 10) -> None:
+async def until(condition: Callable[[], object], what: str = "", *, timeout: float = 40) -> None:
     """Return when ``condition()`` is true.
 
     Raises:

@@ -72,13 +72,13 @@ class RawSocket:
     def write(self, data: bytes) -> None:
         self.writer.write(data)
 
-    async def send(self, data: bytes, *, timeout: float = 10) -> None:
+    async def send(self, data: bytes, *, timeout: float = 40) -> None:
         """Write, and wait until the buffer is nearly empty."""
         self.writer.write(data)
         async with asyncio.timeout(timeout):
             await self.writer.drain()
 
-    async def read_frame(self, *, timeout: float = 10) -> RawFrame:
+    async def read_frame(self, *, timeout: float = 40) -> RawFrame:
         """The next frame; raises ``IncompleteReadError`` at the end of the connection."""
         async with asyncio.timeout(timeout):
             first, second = await self.reader.readexactly(2)
@@ -102,7 +102,7 @@ class RawSocket:
             if received.opcode == CLOSE:
                 return received.close
 
-    async def read_to_end(self, *, timeout: float = 10) -> bytes:
+    async def read_to_end(self, *, timeout: float = 40) -> bytes:
         """All that comes until the other side ends the connection, by FIN or by RST."""
         chunks = []
         async with asyncio.timeout(timeout):
@@ -168,7 +168,7 @@ async def open_raw(
     """A connection past its upgrade; the challenge is the next frame to read."""
     async with open_tcp(url, receive_buffer=receive_buffer) as raw:
         await raw.send(upgrade_request(url, path, headers))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             head = await raw.reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 101 "), head
         yield raw

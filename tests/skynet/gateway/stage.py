@@ -171,7 +171,7 @@ async def open_stage(
 
 
 async def end_of(run: Run) -> RunResult:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         return await run.wait()
 
 

@@ -471,7 +471,7 @@ async def test_killed_between_the_answer_and_the_write(world: World) -> None:
     stuck = Stuck(world.db)
     async with Supervisor() as doomed:
         world.make(compactions=stuck, tasks=doomed).turn_ended(world.owner, world.key)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             await stuck.reached.wait()
     assert await world.memories.count(world.owner) == 1
     window = await world.window()

@@ -90,7 +90,7 @@ def request(name: str, params: Any = None) -> Request:
 
 
 async def settled(peer: FakePeer) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(40):
         await peer.idle.wait()
 
 

@@ -43,7 +43,7 @@ def table() -> Table:
 
 
 async def published(connection: FakeConnection, count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(40):
         while len(connection.named("presence")) < count:  # noqa: ASYNC110  (the fake tells nobody)
             await asyncio.sleep(0.005)
     return connection.named("presence")

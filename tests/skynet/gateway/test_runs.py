@@ -489,7 +489,7 @@ async def test_what_waits_behind_an_end_without_room_can_be_stopped(stage: Stage
 
 
 async def test_a_stop_does_not_wait_for_room(tmp_path: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         async with open_stage(tmp_path) as stage:
             run = await stage.submit("first=100 big=200000", "k")
             await answering(run)

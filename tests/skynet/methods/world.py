@@ -174,7 +174,7 @@ class World:
             peer.send(encode_error("1", exc.shape()))
         else:
             self.dispatcher.dispatch(peer, Request(id="1", method=method, params=raw))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             answer = await peer.answers.get()
         assert answer["type"] == "res" and answer["id"] == "1"
         if not answer["ok"]:
