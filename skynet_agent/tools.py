@@ -162,6 +162,14 @@ class Toolbox:
             log.exception("the tool %s failed", tool.name)
             raise ToolFailed(f"{tool.name} failed for a reason of its own; the gateway's log has it") from exc
 
+    async def is_valid(self, tool: Tool, arguments: Mapping[str, Json]) -> bool:
+        """Whether the tool takes these arguments; :meth:`run` says why not."""
+        try:
+            await self._validate(tool, arguments)
+        except ToolFailed:
+            return False
+        return True
+
     async def _validate(self, tool: Tool, arguments: Mapping[str, Json]) -> None:
         validator = self._validators.get(tool.name)
         if validator is None:

@@ -106,6 +106,7 @@ class Approvals:
         self._decided = decided
         self._wait_s = wait_s
         self._clock = clock
+        self._deciding = asyncio.Lock()
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
 
     # Asking
@@ -201,30 +202,32 @@ class Approvals:
             NotPending: it was decided, or has expired.
             UnknownUser: nobody has the newcomer's ``user_id``.
         """
-        approval = await self.find(caller, approval_id)
-        if approval.requester == caller.user_id:
-            raise OwnRequest
-        if approval.status != "pending":
-            raise NotPending(approval.status)
-        newcomer = newcomer or Newcomer()
-        if newcomer.user_id is not None:
-            await self._users.get(newcomer.user_id)
-        await self._record(
-            "approval.decided",
-            actor=caller.user_id,
-            subject=approval.id,
-            details={"kind": approval.kind, "approved": approve},
-        )
-        approval = await self._store.decide(
-            approval.id,
-            by=caller.user_id,
-            approve=approve,
-            reason=reason,
-            role=newcomer.role,
-            display_name=newcomer.display_name,
-            user_id=newcomer.user_id,
-            now_ms=self._clock(),
-        )
+        # One at a time: else who comes too late would be recorded as having decided.
+        async with self._deciding:
+            approval = await self.find(caller, approval_id)
+            if approval.requester == caller.user_id:
+                raise OwnRequest
+            if approval.status != "pending":
+                raise NotPending(approval.status)
+            newcomer = newcomer or Newcomer()
+            if newcomer.user_id is not None:
+                await self._users.get(newcomer.user_id)
+            await self._record(
+                "approval.decided",
+                actor=caller.user_id,
+                subject=approval.id,
+                details={"kind": approval.kind, "approved": approve},
+            )
+            approval = await self._store.decide(
+                approval.id,
+                by=caller.user_id,
+                approve=approve,
+                reason=reason,
+                role=newcomer.role,
+                display_name=newcomer.display_name,
+                user_id=newcomer.user_id,
+                now_ms=self._clock(),
+            )
         log.info("approval %s %s", approval.id, approval.status, extra={"user_id": caller.user_id})
         user = await self._let_in(caller, approval, newcomer) if approve and approval.kind == "registration" else None
         await self._resolved(approval)

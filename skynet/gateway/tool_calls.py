@@ -128,9 +128,11 @@ class ToolCalls:
         return result
 
     async def _refusal(self, call: ToolCallBlock, context: ToolContext, user: User) -> str:
-        """Why the call may not be carried out now; "" if it may. What is not permitted anyway needs no question."""
+        """Why the call may not be carried out now; "" if it may. What cannot be done anyway needs no question."""
         tool = self.toolbox.get(call.name)
         if tool is None or tool.permission not in RISKY or self.toolbox.why_not(context, tool) is not None:
+            return ""
+        if not await self.toolbox.is_valid(tool, call.arguments):
             return ""
         if self._approve is None:
             return "not carried out: this person's calls need an approval, and nobody can give one"
