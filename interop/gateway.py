@@ -81,10 +81,14 @@ def skynet() -> str:
 
 @contextmanager
 def running_gateway(directory: Path, models_url: str, port: int = 0) -> Iterator[Gateway]:
-    """A gateway with the one provider ``mock``, on ``port`` or a free one; state and output are under ``directory``."""
+    """A gateway with the one provider ``mock``, on ``port`` or a free one; state and output are under ``directory``.
+
+    Without ``models_url`` it has no provider: the offline assistant answers.
+    """
     home, port = directory / "skynet-home", port or free_port()
     home.mkdir(mode=0o700, exist_ok=True)
-    (home / "skynet.toml").write_text(CONFIGURATION.format(models=models_url, key=PROVIDER_KEY), encoding="utf-8")
+    configuration = CONFIGURATION.format(models=models_url, key=PROVIDER_KEY) if models_url else ""
+    (home / "skynet.toml").write_text(configuration, encoding="utf-8")
     env = environment(directory, SKYNET_HOME=str(home))
     command = [skynet(), "gateway", "run", "--port", str(port)]
     with running(command, env=env, cwd=directory, log=directory / "gateway.out") as child:
