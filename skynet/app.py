@@ -37,6 +37,7 @@ from skynet.gateway.model_check import ModelCheck
 from skynet.gateway.people_commands import PeopleCommands
 from skynet.gateway.presence import PresenceTable, StateVersions
 from skynet.gateway.recollections import Recollections
+from skynet.gateway.removal import Removal
 from skynet.gateway.revocation import Revocation
 from skynet.gateway.rooms import Rooms
 from skynet.gateway.run import Run
@@ -435,6 +436,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     ledger=ledger,
                     changed=revocation.person_changed,
                     revoked=revocation.credential_revoked,
+                    removed=Removal(memories, search, config.home / "users").clean_up,
                     record=audit.record,
                 ),
                 IdentityMethods(identities, links=links, record=audit.record),

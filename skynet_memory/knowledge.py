@@ -50,7 +50,7 @@ class KnowledgeStore:
 
     def version(self, owner: UserId) -> int:
         """Grows with each committed change of this person's topics, before the change returns; not with tool use."""
-        return self._db.version(f"knowledge:{owner}")
+        return self._db.version(_topic(owner))
 
     async def write(
         self, owner: UserId, topic: str, content: str, tags: Sequence[str] = (), *, now_ms: int | None = None
@@ -76,7 +76,7 @@ class KnowledgeStore:
         )
 
         def work(tx: Statements) -> Row:
-            tx.changed(f"knowledge:{owner}")
+            tx.changed(_topic(owner))
             row = tx.fetchone(
                 "UPDATE knowledge SET topic = ?, content = ?, tags = ?, terms = ?, updated_at_ms = ?"
                 " WHERE owner = ? AND topic_form = ? RETURNING *",
@@ -102,7 +102,7 @@ class KnowledgeStore:
         def work(tx: Statements) -> bool:
             found = tx.execute("DELETE FROM knowledge WHERE owner = ? AND topic_form = ?", (owner, form_of_key(topic)))
             if found:
-                tx.changed(f"knowledge:{owner}")
+                tx.changed(_topic(owner))
             return bool(found)
 
         return await write_erasing(self._db, work, _rows)
@@ -129,13 +129,18 @@ class KnowledgeStore:
 
     async def count_tool(self, owner: UserId, tool: str) -> int:
         """Note that a tool was called; returns how often it was by now."""
-        row = await self._db.write(
-            lambda tx: tx.fetchone(
+
+        def work(tx: Statements) -> Row | None:
+            row = tx.fetchone(
                 "INSERT INTO tool_use VALUES (?, ?, 1)"
                 " ON CONFLICT (owner, tool) DO UPDATE SET count = count + 1 RETURNING count",
                 (owner, tool[:MAX_KEY]),
             )
-        )
+            if row is not None and row["count"] == OFTEN:  # topics with this tag are told from now on
+                tx.changed(_topic(owner))
+            return row
+
+        row = await self._db.write(work)
         assert row is not None, "an upsert returns its row"
         return cast(int, row["count"])
 
@@ -161,6 +166,10 @@ class KnowledgeStore:
             (owner, form_of_key(after) if after else "", max(0, min(limit, MAX_LISTED))),
         )
         return [read_topic(row) for row in rows]
+
+
+def _topic(owner: UserId) -> str:
+    return f"knowledge:{owner}"
 
 
 def read_topic(row: Row) -> Topic:

@@ -67,6 +67,10 @@ _DROPPABLE = frozenset(
         "exec.approval.resolved",
         "update.available",
         "budget.warning",
+        "approvals.requested",
+        "approvals.resolved",
+        "guardian.alert",
+        "memory.read",
     )
 )
 

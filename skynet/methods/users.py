@@ -86,6 +86,7 @@ class UserMethods:
         ledger: Ledger,
         changed: Callable[[UserId], Awaitable[None]],
         revoked: Callable[[str], Awaitable[None]],
+        removed: Callable[[UserId], Awaitable[None]],
         record: Record,
         clock: Callable[[], int] = now_ms,
     ) -> None:
@@ -97,6 +98,7 @@ class UserMethods:
         self._ledger = ledger
         self._changed = changed
         self._revoked = revoked
+        self._removed = removed
         self._record = record
         self._clock = clock
 
@@ -158,9 +160,9 @@ class UserMethods:
                 await self._identities.link(
                     user.id, identity.channel, identity.external_id, verified=True, linked_by=caller.user_id
                 )
-        except IdentityTaken as exc:
+        except (IdentityTaken, InvalidProfile) as exc:
             await self._users.remove(user.id)
-            raise _taken(exc) from exc
+            raise _taken(exc) if isinstance(exc, IdentityTaken) else _invalid_profile("users.add", exc) from exc
         log.info("added %s %s", role, user.id, extra={"user_id": caller.user_id})
         await self._record("user.added", actor=caller.user_id, subject=user.id, details={"role": role.value})
         for identity in params.identities:
@@ -226,6 +228,7 @@ class UserMethods:
         await self._changed(user.id)
         await self._record("user.removed", actor=caller.user_id, subject=user.id, details={"role": user.role.value})
         removed = await self._users.remove(user.id)
+        await self._removed(user.id)
         log.info("removed %s", user.id, extra={"user_id": caller.user_id})
         return UsersRemoveResult(user_id=user.id, removed=removed)
 

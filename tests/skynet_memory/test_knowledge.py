@@ -75,7 +75,7 @@ async def test_nothing_of_ada_reaches_ben(knowledge: KnowledgeStore) -> None:
     assert await knowledge.list(BEN) == [mine]
     assert await knowledge.forget(BEN, "plan")
     assert (await knowledge.get(ADA, "plan")) is not None
-    assert (knowledge.version(ADA), knowledge.version(BEN)) == (1, 2)
+    assert (knowledge.version(ADA), knowledge.version(BEN)) == (1, 3)
 
 
 @pytest.mark.parametrize(

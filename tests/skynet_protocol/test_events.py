@@ -14,9 +14,16 @@ def wire(value: object) -> Any:
 
 
 def test_names_in_openclaws_order():
-    assert len(EVENTS) == len(set(EVENTS)) == 19
+    assert len(EVENTS) == len(set(EVENTS)) == 24
     assert EVENTS[:5] == ("connect.challenge", "agent", "chat", "presence", "tick")
-    assert EVENTS[-3:] == ("exec.approval.requested", "exec.approval.resolved", "update.available")
+    assert EVENTS[16:19] == ("exec.approval.requested", "exec.approval.resolved", "update.available")
+    assert EVENTS[19:] == (
+        "budget.warning",
+        "approvals.requested",
+        "approvals.resolved",
+        "guardian.alert",
+        "memory.read",
+    )
 
 
 def test_guarded_events():

@@ -371,7 +371,9 @@ def test_params_are_closed(struct: type[Params]) -> None:
 
 @pytest.mark.parametrize("struct", LENIENT, ids=lambda struct: struct.__name__)
 def test_lenient_params_take_anything(struct: type[msgspec.Struct]) -> None:
-    names = [field.encode_name for field in msgspec.structs.fields(struct)]
+    # Whose costs they are is the gateway's own question, and an answer about somebody else would be a wrong one.
+    own = {"userId", "all"}
+    names = [field.encode_name for field in msgspec.structs.fields(struct) if field.encode_name not in own]
     for value in (None, 1, "x", [1], {"a": 1}):
         decode_params(json.dumps(dict.fromkeys([*names, "nope"], value)).encode(), msgspec.json.Decoder(struct), "m")
     decode_params(None, msgspec.json.Decoder(struct), "m")

@@ -1,4 +1,4 @@
-"""What a hook or a filter took out of a message stays out of every later prompt; the transcript keeps what was written."""
+"""What a hook or a filter took out of a message stays out of every later prompt; the transcript keeps it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

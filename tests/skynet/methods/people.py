@@ -106,6 +106,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
         links, store, audit = LinkCodes(world.db), ApprovalStore(world.db), AuditLog(world.db)
         changed: list[UserId] = []
         revoked: list[str] = []
+        removed: list[UserId] = []
         registered: list[tuple[Approval, User]] = []
         decided: list[Approval] = []
 
@@ -114,6 +115,9 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
 
         async def on_revoked(credential_id: str) -> None:
             revoked.append(credential_id)
+
+        async def on_removed(user_id: UserId) -> None:
+            removed.append(user_id)
 
         async def on_registered(approval: Approval, user: User) -> None:
             registered.append((approval, user))
@@ -152,6 +156,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
                 ledger=ledger,
                 changed=on_changed,
                 revoked=on_revoked,
+                removed=on_removed,
                 record=audit.record,
                 clock=clock,
             ),
