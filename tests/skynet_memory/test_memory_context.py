@@ -89,6 +89,7 @@ async def test_a_second_turn_makes_no_query(db: CountingDatabase, memories: Memo
     await memories.learn(ADA, NewMemory("fact", "cat", "is called Mia"), T0)
     first = await cache.render(ADA, T0)
     reads = db.reads
+    assert CACHED_MS == 300_000
     assert await cache.render(ADA, T0 + CACHED_MS - 1) is first
     assert db.reads == reads
     await memories.learn(BEN, NewMemory("fact", "dog", "is called Rex"), T0)

@@ -59,7 +59,7 @@ class TestAsking:
             "pending",
         )
         assert approval.subject == {"tool": "run"}
-        assert (approval.created_at_ms, approval.expires_at_ms) == (T0, T0 + EXPIRY_MS)
+        assert (approval.created_at_ms, approval.expires_at_ms) == (T0, T0 + EXPIRY_MS) == (T0, T0 + 86_400_000)
         assert (approval.decided_by, approval.decided_at_ms, approval.used_at_ms, approval.reason) == (
             None,
             None,
