@@ -34,6 +34,8 @@ class Broadcaster:
         self._members = members
         self._connections: dict[ConnId, Connection] = {}
         self._by_owner: dict[UserId, dict[ConnId, Connection]] = {}
+        self.withdrawals = 0
+        """How often somebody lost rights. Who was let in with what was true before has to be looked at anew."""
 
     def __len__(self) -> int:
         return len(self._connections)

@@ -265,7 +265,10 @@ class Connection:
 
     async def _connect(self, request_id: str, params: ConnectParams) -> None:
         try:
-            admission = await self._gateway.authenticator.admit(params, self.peer, self.conn_id, nonce=self._nonce)
+            withdrawals, broadcaster = -1, self._gateway.broadcaster
+            while withdrawals != broadcaster.withdrawals:  # the person may be another than the one that was read
+                withdrawals = broadcaster.withdrawals
+                admission = await self._gateway.authenticator.admit(params, self.peer, self.conn_id, nonce=self._nonce)
             if self._phase is Phase.AUTHENTICATING:
                 self._ready(request_id, params, admission)
         except Refusal as refusal:

@@ -9,7 +9,7 @@ from skynet_memory.errors import LabelInUse, SessionNotFound, StorageUnavailable
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import ErrorCode, ErrorShape, RequestError
 from skynet_users.caller import Caller
-from skynet_users.errors import Forbidden, GroupInactive
+from skynet_users.errors import Forbidden, GroupInactive, UnknownUser
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,7 @@ WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
     ),
     SessionNotFound: _invalid("NOT_FOUND"),
     GroupInactive: _invalid("FORBIDDEN"),
+    UnknownUser: _invalid("NOT_FOUND"),
     LabelInUse: _invalid("INVALID_PARAMS"),
     InvalidSessionKey: _invalid("INVALID_PARAMS"),
     UnknownModel: _invalid("NOT_FOUND"),

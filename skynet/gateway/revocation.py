@@ -51,16 +51,16 @@ class Revocation:
         """
         self._forget(user_id)
         if may_less:
-            self._close(lambda caller: caller.user_id == user_id, "permissions changed")
+            self._withdraw(lambda caller: caller.user_id == user_id, "permissions changed")
             await self._stop_runs(user_id)
 
     async def credential_revoked(self, credential_id: str) -> None:
         """A personal token is gone; the connections that came with it go too."""
-        self._close(lambda caller: caller.credential_id == credential_id, "token revoked")
+        self._withdraw(lambda caller: caller.credential_id == credential_id, "token revoked")
 
     async def device_revoked(self, device_id: DeviceId, role: str | None = None) -> None:
         """A device's token, of one role or of all, is gone."""
-        self._close(
+        self._withdraw(
             lambda caller: caller.device_id == device_id and role in (None, caller.gateway_role), "device token revoked"
         )
 
@@ -72,6 +72,11 @@ class Revocation:
 
     def _is_over(self, caller: Caller) -> bool:
         return caller.expires_at_ms is not None and caller.expires_at_ms <= self._clock()
+
+    def _withdraw(self, concerned: Callable[[Caller], bool], reason: str) -> None:
+        """Close connections, and have those looked at again that are in their handshake."""
+        self._broadcaster.withdrawals += 1
+        self._close(concerned, reason)
 
     def _close(self, concerned: Callable[[Caller], bool], reason: str) -> None:
         connections = [connection for connection in self._broadcaster.all() if concerned(connection.caller)]

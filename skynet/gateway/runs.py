@@ -61,6 +61,7 @@ from skynet_memory.turns import TurnBegun, TurnRepeated, TurnStore
 from skynet_protocol.errors import ErrorCode, RequestError
 from skynet_protocol.events import assistant_message
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 from skynet_users.people import User
 from skynet_users.permissions import Permission
 
@@ -87,6 +88,7 @@ class Runs:
     Args:
         people: who somebody is now.
         guard: asked of every message before it is stored.
+        readers: who reads what is said in a room.
         after: told of each end, once it is stored and told; must not raise.
     """
 
@@ -99,6 +101,7 @@ class Runs:
         calls: ModelCalls,
         people: People,
         guard: Guard | None = None,
+        readers: Callable[[UserId], Awaitable[Sequence[User]]] | None = None,
         broadcaster: Broadcaster,
         tasks: Supervisor,
         timeout_s: float,
@@ -112,6 +115,7 @@ class Runs:
         self._calls = calls
         self._people = people
         self._guard = guard
+        self._readers = readers
         self._hooks = RunHooks(calls.hooks)
         self._broadcaster = broadcaster
         self._tasks = tasks
@@ -473,13 +477,19 @@ class Runs:
         if text != run.inbound.text:
             run.asked = text
         user = await self._people(run.person)
+        if user is not None and (user.disabled or user.role is not run.inbound.caller.role):
+            raise Forbidden(Permission.MESSAGES_SEND)  # it was accepted in the moment in which they became another
         run.is_welcome = user is not None and user.needs_welcome
         asked = await self._requests.make(run, user, waiting=waiting, text=text)
         self._hooks.started(run)
         account = Account(
             user=hook_user(run.inbound.caller), key=run.key, session_id=run.session.session_id, run_id=run.run_id
         )
-        screen = None if self._guard is None or user is None else self._guard.screen(user, self._clock)
+        screen = None
+        if self._guard is not None and user is not None:
+            room = run.inbound.group
+            readers = () if room is None or self._readers is None else await self._readers(room)
+            screen = self._guard.screen(user, self._clock, readers)
         run.turn = Turn(
             self._calls.of(account, screen),
             asked.request,

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from starlette.types import Receive, Scope, Send
 
@@ -70,6 +71,11 @@ class ChatCompletions:
             caller = await self._access.admit(scope, peer, OperatorScope.WRITE, "/v1/chat/completions")
             correlation_id = caller.correlation_id
             body = await read_body(receive, peer, limit_bytes=self._body_bytes)
+            # A body takes as long as its sender likes: who they were when it began is not asked what they may do now.
+            caller = replace(
+                await self._access.admit(scope, peer, OperatorScope.WRITE, "/v1/chat/completions"),
+                correlation_id=correlation_id,
+            )
             turn = parse_chat_request(body, now_ms=self._clock(), max_tokens=self._max_tokens)
             run_id = _run_id(peer)
             outcome = await self._submit(caller, peer, turn, run_id)

@@ -14,7 +14,7 @@ from skynet_memory.ids import Role, RunId, UserId
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import DetailCode, ErrorCode, RequestError, UnauthorizedRole
 from skynet_users.caller import Caller
-from skynet_users.errors import Forbidden, GroupInactive
+from skynet_users.errors import Forbidden, GroupInactive, UnknownUser
 
 CALLER = Caller(user_id=UserId("ada"), role=Role.USER, scopes=frozenset(), correlation_id="corr-1")
 
@@ -26,6 +26,10 @@ CASES: list[tuple[Exception, dict[str, object]]] = [
     (
         SessionNotFound("agent:main:x"),
         {"code": "INVALID_REQUEST", "message": "no session found: agent:main:x", "details": {"code": "NOT_FOUND"}},
+    ),
+    (
+        UnknownUser("nobody"),
+        {"code": "INVALID_REQUEST", "message": "unknown user: nobody", "details": {"code": "NOT_FOUND"}},
     ),
     (
         LabelInUse("work"),
