@@ -171,6 +171,20 @@ async def test_a_child_cannot_grow_up_by_itself(people: People) -> None:
     assert user["age"] == 10
 
 
+async def test_who_may_talk_at_hours_does_not_move_the_clock(people: People) -> None:
+    """SK-121: the hours go by the person's own time zone, so it is given with them."""
+    admin = people.world.admin
+    for caller in (people.world.child, people.world.user):
+        given = {"userId": caller.user_id, "allowedHours": "07:00-19:00", "timeZone": "Europe/Berlin"}
+        await people.call(admin, "users.set", given)
+        for zone in ("Asia/Tokyo", ""):
+            words = await refused(people, caller, "users.set", {"timeZone": zone, "tone": "dry"})
+            assert words == ("FORBIDDEN", "not permitted: users.manage")
+        assert (await people.user(caller)).time_zone == "Europe/Berlin"
+        moved = (await people.call(admin, "users.set", {"userId": caller.user_id, "timeZone": "Asia/Tokyo"}))["user"]
+        assert moved["timeZone"] == "Asia/Tokyo"
+
+
 async def test_another_person_is_out_of_reach_and_not_told_from_nobody(people: People) -> None:
     for caller in (people.world.user, people.world.child, people.guardian):
         for other in (people.world.admin.user_id, NOBODY):
