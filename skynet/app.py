@@ -331,6 +331,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 calls=calls,
                 people=resolver.user,
                 guard=guard,
+                readers=partial(_readers, memberships, resolver),
                 broadcaster=broadcaster,
                 tasks=tasks,
                 timeout_s=config.agent.timeout_s,
@@ -591,6 +592,12 @@ async def _ask_beside(
         display_name="" if user is None else user.display_name,
     )
     return await calls.ask(Account(user=told, key=key, session_id=session.session_id), request)
+
+
+async def _readers(memberships: Memberships, resolver: UserResolver, room: UserId) -> list[User]:
+    """Who reads what is said in a room."""
+    people = [await resolver.user(member) for member in memberships.members(room)]
+    return [user for user in people if user is not None]
 
 
 async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:

@@ -202,15 +202,23 @@ class Guard:
                 return stream.hit.replacement
         return rest
 
-    def screen(self, user: User, clock: Callable[[], int]) -> Callable[[], AnswerScreen] | None:
-        """Makes what each message of an answer to this person has to pass; None if nothing holds it back."""
-        if self.stream_filter(user) is None:
+    def screen(
+        self, user: User, clock: Callable[[], int], readers: Sequence[User] = ()
+    ) -> Callable[[], AnswerScreen] | None:
+        """Makes what each message of an answer to this person has to pass; None if nothing holds it back.
+
+        Args:
+            readers: who else reads it, in a room. It is held back for the child among all of them whose filter is the
+                strictest; guardians are told only of a child that was answered itself.
+        """
+        reader = most_protected((user, *readers)) or user
+        if self.stream_filter(reader) is None:
             return None
 
         def make() -> AnswerScreen:
-            stream = self.stream_filter(user)
+            stream = self.stream_filter(reader)
             assert stream is not None, "a person has the same filter in all of one answer"
-            return AnswerScreen(self, user, stream, clock)
+            return AnswerScreen(self, reader, stream, clock, is_alerting=reader.id == user.id)
 
         return make
 
@@ -318,9 +326,12 @@ class Guard:
 class AnswerScreen:
     """One message of an answer on its way to a child; guardians are told of what is held back."""
 
-    def __init__(self, guard: Guard, user: User, stream: StreamFilter, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, guard: Guard, user: User, stream: StreamFilter, clock: Callable[[], int], *, is_alerting: bool = True
+    ) -> None:
         self._guard = guard
         self._user = user
+        self._is_alerting = is_alerting
         self._stream = stream
         self._clock = clock
 
@@ -332,7 +343,7 @@ class AnswerScreen:
         """The rest, or the replacement; an answer that met the filter calls no tools."""
         said = " ".join(text for call in calls for text in (call.name, *_texts(call.arguments)))
         rest = await self._guard.finish(self._user, self._stream, said)
-        if self._stream.hit is not None and self._stream.hit.category != UNCHECKED:
+        if self._is_alerting and self._stream.hit is not None and self._stream.hit.category != UNCHECKED:
             await self._guard.try_alert(self._user, self._stream.hit.category, now_ms=self._clock())
         return rest, calls if self._stream.hit is None else ()
 

@@ -14,6 +14,7 @@ import pytest
 
 from skynet_memory.ids import Role, UserId, new_id
 from skynet_users.identities import IdentityStore
+from skynet_users.people import UserChanges, UserStore
 from tests.end_to_end.scene import add_person, answer, files_of, history, say, send, told, tool
 from tests.support.channel import FakeChannel
 from tests.support.client import Refused, WireClient
@@ -329,3 +330,20 @@ async def test_members_say_the_same_at_once(house: House) -> None:
         assert (await house.ben.chat_end(run))["state"] == "final"
     assert len(await history(house.ada, house.key)) == 20
     assert (await say(house.ben, "say=last", key=house.key))["state"] == "final"
+
+
+async def test_what_a_child_in_the_room_reads_is_fit_for_it(house: House) -> None:
+    """SK-130: an adult's question is answered where a child reads along; what others say by themselves is theirs."""
+    for answered, is_held in (("We met at the casino to gamble", True), ("We met at the park", False)):
+        child, token = await add_person(house.gateway, Role.CHILD, "Mia")
+        await UserStore(house.gateway.app.database).set(UserId(child), UserChanges(content_filter="strict"))
+        await house.admin.call("groups.join", {"groupId": house.room, "userId": child})
+        async with house.gateway.client(token=token) as mia:
+            shown = await answer(house.ada, f"say={answered}", key=house.key)
+            assert (answered not in shown) == is_held
+            assert told(await history(mia, house.key))[-1][1].endswith(shown)
+            assert not any(event["event"] == "guardian.alert" for event in house.admin.events)
+        await house.admin.call("groups.leave", {"groupId": house.room, "userId": child})
+    assert (
+        await answer(house.ada, "say=We met at the casino to gamble", key=house.key) == "We met at the casino to gamble"
+    )
