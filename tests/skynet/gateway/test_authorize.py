@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
+import httpx2
 import pytest
 from starlette.routing import Route
 
@@ -11,7 +12,9 @@ from skynet.gateway.authorize import METHOD_PERMISSIONS, ROUTE_PERMISSIONS, auth
 from skynet_memory.ids import Role, UserId
 from skynet_protocol.methods import METHODS
 from skynet_users.caller import Caller
+from skynet_users.credentials import CredentialStore
 from skynet_users.errors import Forbidden
+from skynet_users.people import UserStore
 from skynet_users.permissions import Permission
 from tests.support.gateway import RunningGateway, running_gateway
 
@@ -67,6 +70,22 @@ async def test_every_route_has_a_rule(gateway: RunningGateway) -> None:
         "/healthz",
         "/readyz",
     }
+
+
+async def test_every_route_asks_its_rule(gateway: RunningGateway) -> None:
+    """SK-123: a flag takes the routes from a person as it does the methods."""
+    database = gateway.app.database
+    asked = {path: permission for path, permission in ROUTE_PERMISSIONS.items() if permission is not None}
+    async with httpx2.AsyncClient(base_url=gateway.http_url.removesuffix("/")) as http:
+        for path, permission in asked.items():
+            for is_given in (True, False):
+                user = await UserStore(database).add("Bo", Role.USER, flags={permission.value: is_given})
+                token = (await CredentialStore(database).create_token(user.id, "test")).token.reveal()
+                url = path.replace("{id:path}", "offline/assistant")
+                verb = "POST" if path.endswith("completions") else "GET"
+                answer = await http.request(verb, url, json={}, headers={"Authorization": f"Bearer {token}"})
+                assert (answer.status_code == 403) is not is_given, (path, answer.text)
+                assert is_given or f"not permitted: {permission}" in answer.text
 
 
 async def test_every_tool_names_a_permission(gateway: RunningGateway) -> None:
