@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from skynet_agent.compaction import TURNS
 from skynet_agent.filters import ContentFilter
 from skynet_memory.ids import Role
 from skynet_users.guardians import GuardianStore
@@ -601,6 +602,25 @@ async def test_some_topics_are_never_remembered_of_a_child(
     assert [each["key"] for each in (await mia.client.call("memory.list"))["memories"]] == ["pet"]
     assert (await mia.client.call("knowledge.list"))["topics"] == []
     await ben.client.call("memory.learn", item)  # an adult's own is the adult's
+
+
+async def test_nor_are_they_learned_from_a_long_conversation(
+    gateway: RunningGateway, models: ModelServer, mia: Person, ben: Person
+) -> None:
+    """What a summary gathers passes the same gate; of the same conversation an adult's is remembered."""
+    facts = [
+        {"category": "fact", "key": "illness", "value": "The person has asthma and takes medicine."},
+        {"category": "fact", "key": "dog", "value": "The dog of the family is called Rex."},
+    ]
+    lines = "\n".join(json.dumps(fact) for fact in facts)
+    for person in (mia, ben):
+        for number in range(TURNS + 1):
+            is_last = number == TURNS // 2 - 1  # of those that are summarised
+            await answer(person.client, f"say=answer {number}" + (f"\nFACTS\n{lines}" if is_last else ""))
+        async with asyncio.timeout(40):
+            while not (known := (await person.client.call("memory.list"))["memories"]):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert sorted(each["key"] for each in known) == (["dog"] if person is mia else ["dog", "illness"])
 
 
 # Budgets
