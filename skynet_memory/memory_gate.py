@@ -25,15 +25,16 @@ Refusal: TypeAlias = Callable[[str], str | None]
 Check: TypeAlias = Callable[[str, str, Iterable[str]], str]
 """Given key, value and tags, why they must not be kept; empty if they may."""
 
+# Bounded where a word may begin in the middle of another: else a text of such words takes the square of its length.
 _SECRETS: Final = (
-    ("an API key", re.compile(r"\b(?:sk|pk|rk)[-_](?=[\w-]*\d)[\w-]{16}|\b(?:gsk|xai|hf)[-_]\w{20}|\bAIza[\w-]{30}")),
+    ("an API key", re.compile(r"\b[spr]k[-_](?=[\w-]{0,99}\d)[\w-]{16}|\b(?:gsk|xai|hf)[-_]\w{20}|\bAIza[\w-]{30}")),
     ("an access token", re.compile(r"\bgh[pousr]_\w{20}|\bgithub_pat_\w{20}|\bglpat-[\w-]{16}|xox[abeprs]-[\w-]{10}")),
     ("an AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
-    ("a signed token", re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")),
+    ("a signed token", re.compile(r"\beyJ[\w-]{8,500}\.[\w-]{8,}\.")),
     ("an authorization header", re.compile(r"\b(?:bearer|basic)\s+(?=\S*\d)[\w.~+/-]{16,}=*", re.IGNORECASE)),
     ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAGE-SECRET-KEY-1\w{20,}", re.IGNORECASE)),
     ("a bot token", re.compile(r"\b\d{8,10}:[\w-]{35}\b|\b[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}")),
-    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@]+:[^\s/@]+@", re.IGNORECASE)),
+    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]+:[^\s/@]+@", re.IGNORECASE)),
 )  # fmt: skip
 # A word for a secret that is given one: "password: x", "Passwort lautet x". What innocent words may follow cannot be
 # listed, so "the password is on the fridge" is refused too. Codes of digits need their digits: a rolling pin is none.

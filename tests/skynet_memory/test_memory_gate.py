@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,3 +140,15 @@ def test_a_line_is_one_line_that_can_be_seen(text: str) -> None:
 @given(text=st.text())
 def test_any_text_has_a_verdict(text: str) -> None:
     assert isinstance(secret_in(text), str)
+
+
+@pytest.mark.parametrize("unit", ["a.", "a-", "sk-", "eyJ-", "x://a:", "password for ", "pin ", "bearer ", "1 ", "é"])
+def test_no_text_takes_the_square_of_its_length(unit: str) -> None:
+    """Whoever writes long texts of half words keeps nobody waiting."""
+
+    def seconds(length: int) -> float:
+        text, begun = (unit * length)[:length], time.process_time()
+        assert secret_in(text) == ""
+        return time.process_time() - begun
+
+    assert seconds(64_000) < max(12 * seconds(8_000), 0.5)
