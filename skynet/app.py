@@ -46,6 +46,7 @@ from skynet.gateway.run_hooks import RunHooks
 from skynet.gateway.run_request import COMPACTED_MESSAGES, HISTORY_MESSAGES, RunRequests
 from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
+from skynet.gateway.sweep import Sweep
 from skynet.gateway.time_zone import machine_zone
 from skynet.gateway.tool_calls import ToolCalls
 from skynet.gateway.transcript_access import TranscriptAccess
@@ -131,7 +132,6 @@ from skynet_users.resolver import UserResolver
 
 log = logging.getLogger(__name__)
 
-SWEEP_INTERVAL_S = 3600.0
 WARM_UP_AFTER_S = 1.0
 """When the HTTP client is loaded: after the first clients were answered, before somebody asks a model."""
 
@@ -318,7 +318,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         def after_run(run: Run, result: RunResult) -> None:
             if config.compaction.enabled:
                 _compact(compactor, run)
-            if run.is_welcome and result.status == "ok":
+            if run.is_welcome and result.status == "ok" and run.inbound.group is None:  # a room welcomes nobody
                 welcomed = users.set(run.person, UserChanges(needs_welcome=False))
                 tasks.start(welcomed, name=f"welcomed {run.person}")
 
@@ -463,7 +463,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
             tasks.start(revocation.keep_time(), name="token ends")
-            tasks.start(_sweep(turns, approvals, memories, search), name="sweep")
+            tasks.start(Sweep(turns, approvals, memories, search).keep_on(), name="sweep")
             tasks.start(_warm_up(router, toolbox), name="warm up")
             http = http_app(
                 runs=runs,
@@ -612,14 +612,3 @@ async def _warm_up(router: Router, toolbox: Toolbox) -> None:
     await asyncio.sleep(WARM_UP_AFTER_S)
     await toolbox.refresh()
     await router.warm_up()
-
-
-async def _sweep(turns: TurnStore, approvals: Approvals, memories: MemoryStore, search: TranscriptSearch) -> None:
-    """Forget idempotency keys that are older than a day, questions that nobody decided, memories that have expired, and
-    the words of conversations that were erased."""
-    while True:
-        await asyncio.sleep(SWEEP_INTERVAL_S)
-        await turns.sweep(now_ms())
-        await approvals.expire()
-        await memories.sweep(now_ms())
-        await search.tidy()
