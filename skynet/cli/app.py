@@ -109,7 +109,8 @@ def run_app(arguments: Sequence[str]) -> int:
         if asyncio.iscoroutine(result):
             result = asyncio.run(_owned(result))
     except CycloptsError as exc:
-        print_error(CliError(str(exc), exit_code=Exit.USAGE, code="usage", hint="see: skynet --help"), as_json=as_json)
+        hint = f"see: {' '.join(('skynet', *(exc.command_chain or ()), '--help'))}"
+        print_error(CliError(str(exc), exit_code=Exit.USAGE, code="usage", hint=hint), as_json=as_json)
         return Exit.USAGE
     except CliError as exc:
         print_error(exc, as_json=as_json)

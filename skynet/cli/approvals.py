@@ -74,7 +74,7 @@ async def _decide(
         try:
             result = await client.request("approvals.decide", params)
         except RequestFailed as exc:
-            exc.hint = "see: skynet users approvals" if exc.code == "NOT_FOUND" else ""
+            exc.hint = "see: skynet users approvals" if exc.code == "NOT_FOUND" else exc.hint
             raise
     if options.json:
         print_json(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import re
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -28,6 +29,9 @@ from skynet_protocol.device import DeviceIdentity
 from skynet_protocol.errors import PROTOCOL_VERSION
 from skynet_protocol.scopes import Scope
 
+MAY_NOT = "what you may: skynet users show; a token may have less than its person"
+_FIELD = re.compile(r"^at /(\w+): ")
+"""How the gateway names a parameter; a person knows it as an option."""
 SCOPES: tuple[str, ...] = (Scope.ADMIN, Scope.READ, Scope.WRITE, Scope.APPROVALS, Scope.PAIRING)
 """What this client asks for; a person who may do less is granted less."""
 
@@ -66,8 +70,8 @@ class ConnectRefused(CliError):  # noqa: N818
 class RequestFailed(CliError):  # noqa: N818
     """The gateway answered a request with an error; ``details`` is what it adds."""
 
-    def __init__(self, message: str, *, code: str, details: Any = None) -> None:
-        super().__init__(message, code=code)
+    def __init__(self, message: str, *, code: str, details: Any = None, hint: str = "") -> None:
+        super().__init__(message, code=code, hint=hint)
         self.details = details
 
 
@@ -287,9 +291,10 @@ class GatewayClient:
         error = result.error or {}
         details = error.get("details")
         code = details.get("code") if isinstance(details, dict) else None
-        raise RequestFailed(
-            str(error.get("message") or f"{method} failed"), code=str(code or error.get("code") or ""), details=details
-        )
+        message = str(error.get("message") or f"{method} failed")
+        hint = MAY_NOT if message.startswith(("missing scope: ", "not permitted: ")) else ""
+        message = _FIELD.sub(r"\1: ", message.removeprefix(f"invalid {method} params: "))
+        raise RequestFailed(message, code=str(code or error.get("code") or ""), details=details, hint=hint)
 
     async def read(self) -> None:
         """Take in frames until the connection ends; run by :func:`open_client`."""

@@ -120,7 +120,7 @@ async def forget(
     if options.json:
         print_json(result)
         return
-    print(f"forgot {result['forgotten']} memories" if everything else printable(f"forgot {key}"))
+    print(f"forgot {_count(result['forgotten'])}" if everything else printable(f"forgot {key}"))
 
 
 async def show(*, user: User = "", options: Options = NO_OPTIONS) -> None:
@@ -160,7 +160,7 @@ async def export(
     if options.json:
         print_json({"file": str(file), "count": len(memories)})
         return
-    print(f"wrote {len(memories)} memories to {file}")
+    print(f"wrote {_count(len(memories))} to {file}")
 
 
 async def import_memories(
@@ -212,6 +212,10 @@ def _row(memory: dict[str, Any]) -> tuple[str, ...]:
         {"user_said": "said", "inferred": "inferred", "admin_set": "an admin"}.get(memory["source"], ""),
         ago(memory["updatedAt"], now_ms()),
     )
+
+
+def _count(memories: int) -> str:
+    return "1 memory" if memories == 1 else f"{memories} memories"
 
 
 def _is_id(text: str) -> bool:

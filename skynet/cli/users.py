@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -95,6 +95,22 @@ class ProfileOptions:
 Profile = Annotated[ProfileOptions, Parameter(name="*")]
 NO_PROFILE = ProfileOptions()
 
+LIMITS: Mapping[str, tuple[str, str]] = {
+    "dailyTokens": ("tokens", "day"),
+    "monthlyTokens": ("tokens", "month"),
+    "dailyMicrousd": ("", "day"),
+    "monthlyMicrousd": ("", "month"),
+}
+"""Limits of a person's own: the unit, "" for dollars, and the period."""
+WORDS: Mapping[str, str] = {
+    "displayName": "name",
+    "timeZone": "time zone",
+    "contentFilter": "content filter",
+    "quietHours": "quiet hours",
+    "allowedHours": "allowed hours",
+}
+"""Fields whose names on the wire are not what they are called here."""
+
 
 async def list_users(*, options: Options = NO_OPTIONS) -> None:
     """List the people of this gateway; yourself alone, if you do not manage them."""
@@ -135,6 +151,7 @@ async def add(
     async with open_client(find_target(options)) as client:
         guardians = [await find_person(client, text) for text in guardian]
         user = (await client.request("users.add", params))["user"]
+        alike = [each["id"] for each in (await client.request("users.list"))["users"] if _is_called(each, user)]
         result: dict[str, Any] = {"user": user}
         try:
             for each in guardians:
@@ -149,6 +166,8 @@ async def add(
         print_json(result)
         return
     print(f"added {user['displayName']} ({user['role']}), id {user['id']}")
+    if len(alike) > 1:
+        print_notice(f"{len(alike)} people are called {user['displayName']} now: name them by their ids")
     if new_token:
         print_token(result["token"])
 
@@ -219,7 +238,7 @@ async def set_user(
     if options.json:
         print_json(result)
         return
-    print(f"changed {result['user']['displayName']}: {', '.join(sorted(params))}")
+    print(f"changed {result['user']['displayName']}: {', '.join(_changes(params))}")
 
 
 async def remove(
@@ -252,13 +271,14 @@ async def link(
     options: Options = NO_OPTIONS,
 ) -> None:
     """Say that an account on a channel is this person."""
+    params: dict[str, Any] = {**identity(account), "move": move}
     async with open_client(find_target(options)) as client:
         person = await find_person(client, who)
-        params = {"userId": person["id"], **identity(account), "move": move}
+        params["userId"] = person["id"]
         try:
             result = await client.request("identities.link", params)
         except RequestFailed as exc:
-            exc.hint = "--move takes it from them" if "belongs to another person" in str(exc) else ""
+            exc.hint = "--move takes it from them" if "belongs to another person" in str(exc) else exc.hint
             raise
     if options.json:
         print_json(result)
@@ -364,9 +384,31 @@ def _without_nothing(params: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None}
 
 
+def _is_called(other: dict[str, Any], user: dict[str, Any]) -> bool:
+    return str(other["displayName"]).casefold() == str(user["displayName"]).casefold()
+
+
+def _changes(params: dict[str, Any]) -> Iterator[str]:
+    """What was changed, in a person's words."""
+    for field, value in params.items():
+        if field == "flags":
+            words = {True: "allowed", False: "forbidden", None: "as the role has it"}
+            yield from (f"{permission} {words[given]}" for permission, given in value.items())
+        elif field == "disabled":
+            yield "disabled" if value else "not disabled any more"
+        elif field == "requiresApproval":
+            yield "risky tools need an approval" if value else "risky tools need no approval"
+        elif field in LIMITS:
+            unit, period = LIMITS[field]
+            yield f"{unit or 'dollars'} a {period} as the role has them" if value is None else _limit(field, value)
+        else:
+            text = ", ".join(value) if isinstance(value, list) else str(value or "")
+            yield f"{WORDS.get(field, field)} {text or 'taken back'}"
+
+
 def _confirm(question: str) -> None:
     if not (is_terminal() and sys.stdin.isatty()):
-        raise usage(question, "add --yes")
+        raise usage("not confirmed: nobody is there to ask", "add --yes")
     if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
         raise CliError("nothing was removed", code="cancelled")
 
@@ -395,17 +437,12 @@ def _state(user: dict[str, Any]) -> str:
 
 def _limits(user: dict[str, Any]) -> str:
     """The person's own; nothing where the role's apply."""
-    parts = []
-    for field, unit, period in (
-        ("dailyTokens", "tokens", "day"),
-        ("monthlyTokens", "tokens", "month"),
-        ("dailyMicrousd", "", "day"),
-        ("monthlyMicrousd", "", "month"),
-    ):
-        if field in user:
-            amount = f"{user[field]:,} {unit}" if unit else dollars(user[field])
-            parts.append(f"{amount} a {period}")
-    return ", ".join(parts)
+    return ", ".join(_limit(field, user[field]) for field in LIMITS if field in user)
+
+
+def _limit(field: str, value: int) -> str:
+    unit, period = LIMITS[field]
+    return f"{value:,} {unit} a {period}" if unit else f"{dollars(value)} a {period}"
 
 
 def _names(people: Sequence[dict[str, Any]]) -> str:

@@ -32,7 +32,7 @@ def edited(gateway: RunningGateway, skynet: Skynet) -> object:
 class TestList:
     def test_logins_are_in_it(self, skynet: Skynet) -> None:
         skynet("status")
-        outcome = skynet("audit", "list")
+        outcome = skynet("audit", "list", "--action", "login")
         assert outcome.code == Exit.OK
         seq, _, action, who, *_ = outcome.out.splitlines()[0].split("\t")
         assert seq.isdigit() and action.startswith("login") and who == "Owner"
@@ -44,6 +44,22 @@ class TestList:
         assert len(entries) == 3
         assert all(entry["action"].startswith("login") for entry in entries)
         assert [entry["seq"] for entry in entries] == sorted((entry["seq"] for entry in entries), reverse=True)
+
+    def test_people_are_named_as_everywhere(self, skynet: Skynet) -> None:
+        skynet("memory", "learn", "bike", "blue")
+        skynet("memory", "forget", "bike")
+        (line, *_) = skynet(
+            "audit", "list", "--actor", "owner", "--subject", "Owner", "--action", "memory"
+        ).out.splitlines()
+        assert line.split("\t")[2:] == ["memory.erased", "Owner", "Owner", "method=memory.forget"]
+        assert "nobody is called 'Zoe'" in skynet("audit", "list", "--actor", "Zoe").err
+        removed = "01900000-0000-7000-8000-000000000000"
+        assert skynet("audit", "list", "--actor", removed).code == Exit.OK
+
+    def test_details_are_words(self, skynet: Skynet) -> None:
+        skynet("users", "set", "owner", "--tone", "dry", "--language", "en")
+        (line, *_) = skynet("audit", "list", "--action", "user.changed").out.splitlines()
+        assert line.rpartition("\t")[2] in ("fields=language+tone", "fields=tone+language")
 
 
 class TestVerify:
@@ -67,4 +83,5 @@ class TestVerify:
     def test_another_log(self, skynet: Skynet) -> None:
         outcome = skynet("audit", "verify", "--head", f"1:{'0' * 64}")
         assert outcome.code == Exit.FAILED and "was written anew" in outcome.out
-        assert skynet("audit", "verify", "--head", "nonsense").code == Exit.FAILED
+        # 1 would say that the log is broken
+        assert skynet("audit", "verify", "--head", "nonsense").code == Exit.USAGE

@@ -56,7 +56,7 @@ def test_the_walk_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
             arguments = [waiting.pop() if part == SHOWN_ID else part for part in arguments]
             assert run_command(arguments) == Exit.OK, (arguments, capsys.readouterr().err)
         said = capsys.readouterr().out
-        assert "changed Mia: dailyMicrousd, flags" in said
+        assert "changed Mia: files.read allowed, $0.50 a day" in said
         assert "Zoë is let in as child" in said and "Mia is let in as child" in said
         for arguments in removed:
             assert run_command(arguments) == Exit.OK

@@ -116,7 +116,7 @@ class TestAdd:
             (["--time-zone", "Mars"], "timeZone: must be an IANA name"),
             (["--quiet-hours", "late"], "quietHours: "),
             (["--allow", "fly"], "flags: there is no permission 'fly'"),
-            (["--age", "200"], "at /age"),
+            (["--age", "200"], "age: must be"),
         ],
     )
     def test_what_the_gateway_refuses_names_the_field(
@@ -143,6 +143,8 @@ class TestNames:
         assert (outcome.code, outcome.out) == (Exit.FAILED, "")
         assert f"nobody is called '{name}'" in outcome.err
         ids = [added(skynet, name)["user"]["id"] for _ in range(2)]
+        outcome = skynet("users", "add", name)
+        assert outcome.code == Exit.OK and "3 people are called" in outcome.err
         outcome = skynet("users", "remove", name, "--yes")
         assert outcome.code == Exit.FAILED
         assert "means several people" in outcome.err and all(user_id in outcome.err for user_id in ids)
@@ -156,6 +158,10 @@ class TestSet:
             "--unset", "browser.use", "--unset", "age", "--forbid", "commands.run", "--requires-approval",
         )  # fmt: skip
         assert outcome.code == Exit.OK
+        assert outcome.out == (
+            f"changed {name}: tone dry, risky tools need an approval, commands.run forbidden, "
+            "browser.use as the role has it, tokens a day as the role has them, $0.001 a month, age taken back\n"
+        )
         user = listed(skynet, name)
         assert (user["tone"], user["monthlyMicrousd"], user["flags"]) == ("dry", 1000, {"commands.run": False})
         assert "dailyTokens" not in user and "age" not in user and user["requiresApproval"]
@@ -177,10 +183,10 @@ class TestSet:
     ) -> None:
         person = as_person(added(skynet, name, "--new-token", "t")["token"]["token"])
         assert person("users", "show").code == Exit.OK
-        skynet("users", "set", name, "--disabled")
+        assert skynet("users", "set", name, "--disabled").out == f"changed {name}: disabled\n"
         assert listed(skynet, name)["disabled"]
         assert person("users", "show").code == Exit.NOT_ALLOWED
-        skynet("users", "set", name, "--no-disabled")
+        assert skynet("users", "set", name, "--no-disabled").out == f"changed {name}: not disabled any more\n"
         assert person("users", "show").code == Exit.OK
 
 
@@ -223,7 +229,8 @@ class TestTokens:
         assert token not in row
         person = as_person(token)
         assert f"name\t{name}" in person("users", "show").out
-        assert "missing scope: operator.write" in person("users", "set", name, "--tone", "dry").err
+        refused = person("users", "set", name, "--tone", "dry").err
+        assert "missing scope: operator.write" in refused and "skynet users show" in refused
         assert skynet("users", "token", "revoke", "phone", "--user", name).code == Exit.OK
         assert person("users", "show").code == Exit.NOT_ALLOWED
         outcome = skynet("users", "token", "revoke", "phone", "--user", name)
