@@ -573,6 +573,7 @@ def test_every_method_is_asked_or_is_impersonal_for_a_reason(gateway: RunningGat
 async def test_nobody_can_tell_anothers_things_from_nothing(
     ada: Person, other: Person, models: ModelServer, way: str
 ) -> None:
+    """BA-002, BA-207: every method that takes a name, with hers and with nobody's."""
     names = await live(ada)
     nobodys = names.others()
     assert all(mine != none for mine, none in zip(asdict(names).values(), asdict(nobodys).values(), strict=True))
