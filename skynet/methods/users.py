@@ -242,7 +242,7 @@ class UserMethods:
 
     @method("users.tokens.create")
     async def create_token(self, caller: Caller, params: UsersTokensCreateParams) -> UsersTokensCreateResult:
-        """A new personal token, shown this once.
+        """A new personal token, shown this once. It does not outlive the one that the caller came with.
 
         Raises:
             RequestError: ``missing scope: …`` for a scope that the person's role does not have, or that the caller's
@@ -262,6 +262,8 @@ class UserMethods:
         expires_at_ms = None
         if params.expires_in_days is not UNSET:
             expires_at_ms = self._clock() + params.expires_in_days * DAY_MS
+        if caller.expires_at_ms is not None:  # else who was let in for a day would stay for ever
+            expires_at_ms = min(caller.expires_at_ms, expires_at_ms or caller.expires_at_ms)
         created = await self._credentials.create_token(user.id, params.name, scopes=scopes, expires_at_ms=expires_at_ms)
         await self._record(
             "token.created", actor=caller.user_id, subject=user.id, details={"id": created.id, "name": params.name}

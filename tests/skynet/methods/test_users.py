@@ -320,6 +320,16 @@ class TestTokens:
         assert await people.credentials.lookup(created["token"], created["expiresAt"]) is None
         assert created["token"] not in str(await people.audit.list(10))
 
+    async def test_a_token_that_ends_makes_none_that_stays(self, people: People) -> None:
+        """Who was let in for a day does not stay for ever."""
+        ends_ms = people.clock() + 1000
+        guest = replace(people.world.user, credential_id="c", expires_at_ms=ends_ms)
+        for days in ({}, {"expiresInDays": 2}):
+            created = await people.call(guest, "users.tokens.create", {"name": "phone", **days})
+            assert created["expiresAt"] == ends_ms
+            assert await people.credentials.lookup(created["token"], ends_ms - 1) is not None
+            assert await people.credentials.lookup(created["token"], ends_ms) is None
+
     async def test_revoking_one_closes_what_it_let_in(self, people: People) -> None:
         created = await people.call(people.world.user, "users.tokens.create", {"name": "phone"})
         admin = people.world.admin
