@@ -147,7 +147,8 @@ class TranscriptSearch:
         def work(tx: Statements) -> list[Hit]:
             return _search(tx, owner, self._terms(words), limit, window, now_ms, asked_by)
 
-        return await self._db.read(work)
+        async with self._locks.setdefault(owner, asyncio.Lock()):  # many at once would keep others from reading
+            return await self._db.read(work)
 
     def _terms(self, words: Sequence[str]) -> list[str]:
         """The words as FTS5 wants them, without those that say nothing, unless there are no others."""

@@ -61,6 +61,8 @@ class Authenticated:
 class CredentialStore:
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._hashing = asyncio.Lock()
+        """One password at a time: each takes 64 MiB and a processor, and anybody may send many."""
 
     async def create_token(
         self, owner: UserId, name: str, *, scopes: Collection[str] = (), expires_at_ms: int | None = None
@@ -141,7 +143,9 @@ class CredentialStore:
 
     async def set_password(self, owner: UserId, password: Secret) -> None:
         """Replaces an earlier one. Hashing takes tens of milliseconds, in a thread."""
-        values = (new_id(), owner, await asyncio.to_thread(_hash_password, password.reveal()), _now_ms())
+        async with self._hashing:
+            hashed = await asyncio.to_thread(_hash_password, password.reveal())
+        values = (new_id(), owner, hashed, _now_ms())
         await self._db.write(
             lambda tx: tx.execute(
                 "INSERT INTO credentials (id, owner, kind, name, hash, created_at_ms)"
@@ -167,7 +171,8 @@ class CredentialStore:
             (owner,),
         )
         stored = None if row is None else row["hash"]
-        renewed = await asyncio.to_thread(_check_password, stored, password)
+        async with self._hashing:
+            renewed = await asyncio.to_thread(_check_password, stored, password)
         if renewed is None:
             return False
         if renewed != stored:

@@ -361,3 +361,16 @@ def test_any_text_is_a_query(queries: list[str], said: str, tmp_path_factory: py
 @given(query=st.text())
 def test_words_hold_nothing_of_the_query_language(query: str) -> None:
     assert all(word.isprintable() and not set(word) & set(' "*():^{}-+.,;') for word in words_in(query))
+
+
+async def test_whoever_searches_much_keeps_nobody_from_reading(
+    store: Database, searching: TranscriptSearch, ada: UserId
+) -> None:
+    """A hundred searches of one person wait for each other, and not in everybody's way."""
+    await talk(store, ada)
+    await searching.search(ada, "hotel", now_ms=T0)
+    searches = [asyncio.create_task(searching.search(ada, "hotel river dentist", now_ms=T0)) for _ in range(100)]
+    await asyncio.wait(searches, return_when=asyncio.FIRST_COMPLETED)
+    await store.fetchone("SELECT 1")
+    assert sum(each.done() for each in searches) < 50
+    assert all(await asyncio.gather(*searches))

@@ -1,6 +1,10 @@
+import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
@@ -145,6 +149,34 @@ class TestPasswords:
         assert row is not None
         assert row["hash"] != weak
         assert await credentials.check_password(ada.id, "pw")
+
+    async def test_many_at_once_are_hashed_one_by_one(self, store: Database, ada: User) -> None:
+        """Each takes 64 MiB and a processor: one person could take all of both."""
+        credentials, counting = CredentialStore(store), Counting()
+        asyncio.get_running_loop().set_default_executor(counting)
+        await credentials.set_password(ada.id, Secret("pw"))
+        tries = [credentials.check_password(ada.id, text) for text in ("no", "pw", "no", "pw")]
+        assert await asyncio.gather(*tries) == [False, True, False, True]
+        assert counting.most == 1
+
+
+class Counting(ThreadPoolExecutor):
+    """Knows how much was asked of it at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+        self._now = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self._now += 1
+        self.most = max(self.most, self._now)
+        future = super().submit(fn, *args, **kwargs)
+        future.add_done_callback(self._done)
+        return future
+
+    def _done(self, future: Future[Any]) -> None:
+        self._now -= 1
 
 
 def test_argon2_is_not_imported_at_start() -> None:
