@@ -143,4 +143,5 @@ class ToolCalls:
 
 def _summary(call: ToolCallBlock, tool: Tool) -> str:
     arguments = msgspec.json.encode(call.arguments, order="deterministic").decode()
-    return f"{tool.name} {arguments}"[:LONGEST_SUMMARY]
+    words = f"{tool.name} {arguments}"
+    return words if len(words) <= LONGEST_SUMMARY else f"{words[: LONGEST_SUMMARY - 10]}… [{len(words):,}]"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skynet.gateway.approvals import ToolDecision
-from skynet.gateway.tool_calls import ToolCalls, ToolUser
+from skynet.gateway.tool_calls import LONGEST_SUMMARY, ToolCalls, ToolUser
 from skynet.hooks import BeforeToolCall, Block, HookBus, HookUser, ToolCalled, ToolReturned
 from skynet.supervisor import Supervisor
 from skynet_agent.messages import TextBlock, ToolCallBlock, ToolResultMessage
@@ -117,6 +117,14 @@ async def test_risky_calls_of_some_people_wait_for_an_approval(bench: Bench) -> 
     assert bench.asked == []
     assert said(await bench.call("write", {"path": "a"}, user=UNDER_APPROVAL)) == "write done"
     assert bench.asked == [("write", {"path": "a"}, 'write {"path":"a"}')]
+
+
+async def test_who_decides_sees_that_there_is_more(bench: Bench) -> None:
+    """What a call does may stand behind a long beginning that does nothing."""
+    await bench.call("write", {"text": "x" * 1000 + "evil"}, user=UNDER_APPROVAL)
+    ((_, _, summary),) = bench.asked
+    assert len(summary) <= LONGEST_SUMMARY
+    assert summary.endswith("x… [1,021]")
 
 
 @pytest.mark.parametrize("decision", ["denied", "pending"])
