@@ -140,6 +140,39 @@ class Walk(RuleBasedStateMachine):
         # Admins are told there what waits for them, which is seen in approvals.list
         self._do(self.house.say(self.who(tag), "/status" if (tag, text) == ("quagga", "/approvals") else text))
 
+    @rule(tag=people, channel=st.integers(0, 1), text=st.sampled_from(["", "/status", "/whoami", "/budget", "/new"]))
+    def write_on_a_channel(self, tag: str, channel: int, text: str) -> None:
+        who = self.who(tag)
+        self._do(self.house.write(who, text or f"say={COMMON} {self.house.word(who, 'chat')}", channel=channel))
+
+    @rule(
+        tag=people,
+        text=st.sampled_from(
+            ["say", "memory_learn", "memory_search", "history_search", "knowledge_search", "list_files"]
+        ),
+    )
+    def write_in_the_room(self, tag: str, text: str) -> None:
+        """A child is in no room before a grown-up adds it; grown-ups are once they talk there."""
+        who = self.who(tag)
+        who.in_room = who.in_room or who.role is not Role.CHILD
+        word = f"{COMMON} {self.house.word(who, 'room')}"
+        match text:
+            case "say":
+                text = f"say={word}"
+            case "memory_learn":
+                text = tool(text, category="fact", key=word, value=word)
+            case "list_files":
+                text = tool(text)
+            case _:
+                text = tool(text, query=COMMON)
+        self._do(self.house.write(who, text, channel=0, in_room=True))
+
+    @rule(number=numbers)
+    def a_stranger_writes(self, number: int) -> None:
+        """Somebody who is nobody's account, and says that they are the admin."""
+        channel = self.house.channels[number % 2]
+        self._do(channel.write(f"stranger{number}", f"say={COMMON}", display_name="quagganame0x"))
+
     @rule()
     def a_child_says_what_is_filtered(self) -> None:
         who = self.who("tapir")

@@ -20,11 +20,14 @@ from typing import Any, Final
 
 import httpx2
 
+from skynet.gateway.channel import Accepted
 from skynet.logs import ContextFilter, JsonLineFormatter, PrivateRotatingFileHandler
 from skynet_memory.ids import Role, UserId
 from skynet_protocol.device import DeviceIdentity
 from skynet_users.credentials import CredentialStore
+from skynet_users.identities import IdentityStore
 from skynet_users.people import UserChanges, UserStore
+from tests.support.channel import FakeChannel
 from tests.support.client import WireClient
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.model_server import ModelServer
@@ -47,6 +50,7 @@ KINDS: Final = (
     "name",
     "event",
     "account",
+    "room",
 )
 _WORD: Final = re.compile(rf"({'|'.join(TAGS)})([a-z]*)\d*x?", re.IGNORECASE)
 _ID: Final = re.compile(
@@ -54,6 +58,9 @@ _ID: Final = re.compile(
 )
 _PROMPT_OF: Final = re.compile(rf"- Name: ({'|'.join(TAGS)})name")
 ID: Final = "id"
+CHANNELS: Final = ("alpha", "beta")
+ROOM: Final = "kitchen"
+_ROOM_PROMPT: Final = "# The room you talk in"
 
 EVERYBODY_SEES: Final[Mapping[str, frozenset[str]]] = {
     # Who read one's memory, and who decided what one asked for
@@ -126,7 +133,8 @@ class Resident:
     )
     """What others could try: all their words by kind, and ids."""
     read: dict[WireClient, int] = field(default_factory=dict)
-    requires_approval: bool = False
+    in_room: bool = False
+    """Whether they are in the household's room: what is said there is everybody's who is in it."""
 
     @property
     def client(self) -> WireClient:
@@ -154,6 +162,10 @@ class Witness:
         allowed = EVERYBODY_SEES.get(where, frozenset())
         if to.role is Role.ADMIN:
             allowed = allowed | ADMINS_SEE.get(where, frozenset())
+        if to.in_room:
+            allowed = allowed | {"room"}
+            if "group:" in text or where.startswith("groups."):  # a room's ids, and the names of who is in it
+                allowed, learns = allowed | {"name", ID}, False
         for match in _WORD.finditer(text):
             tag, kind = match[1].lower(), match[2].lower().removesuffix("x")
             if tag != to.tag and kind not in allowed and not self._typed(to, match[0]):
@@ -172,9 +184,19 @@ class Witness:
     def look_at_prompt(self, text: str) -> Leak | None:
         """The same for a request to the model. It is the prompt of one person, named or not."""
         named = _PROMPT_OF.search(text)
+        if _ROOM_PROMPT in text:
+            return self.look_at_room(text)
         people = [self._residents[named[1]]] if named else [*self._residents.values()]
         leaks = [self.look(who, "prompt", text, learns=False) for who in people]
         return None if None in leaks else leaks[0]
+
+    def look_at_room(self, text: str) -> Leak | None:
+        """What is said in the room, and what the model is told there: nobody's own things, not even the speaker's."""
+        for match in _WORD.finditer(text):
+            kind = match[2].lower().removesuffix("x")
+            if kind not in ("room", "name") and not any(self._typed(who, match[0]) for who in self._residents.values()):
+                return Leak("the room", match[1], match[0], "room", text)
+        return None
 
     @staticmethod
     def _typed(to: Resident, what: str) -> bool:
@@ -192,6 +214,7 @@ class Household:
         self._stack = AsyncExitStack()
         self._bodies: list[tuple[Resident, str]] = []
         self._http: httpx2.AsyncClient | None = None
+        self.channels = [FakeChannel(gateway.app.ingress, name=name) for name in CHANNELS]
 
     # Words
 
@@ -254,6 +277,15 @@ class Household:
         self._bodies.append((who, answer.text + str(dict(answer.headers))))
         return answer.status_code
 
+    async def write(self, who: Resident, text: str, *, channel: int, in_room: bool = False) -> None:
+        """Have ``who`` write on a channel, alone or in the room, and wait for the answer if there will be one."""
+        outcome = await self.channels[channel].write(
+            account_of(who), text, room=ROOM if in_room else "", display_name=f"{who.tag}name0x"
+        )
+        if isinstance(outcome, Accepted):
+            await outcome.run.wait()
+            await asyncio.sleep(0)
+
     # Looking
 
     async def settle(self) -> None:
@@ -288,12 +320,26 @@ class Household:
         for who, text in bodies:
             if (leak := self.witness.look(who, "/v1", text)) is not None:
                 return leak
+        for channel in self.channels:
+            heard, channel.said = channel.said, []
+            for said in heard:
+                to = next((who for who in self.residents.values() if account_of(who) == said.where), None)
+                leak = (
+                    self.witness.look_at_room(said.text) if to is None else self.witness.look(to, "channel", said.text)
+                )
+                if leak is not None:
+                    return leak
         prompts = list(self.models.requests)
         self.models.requests.clear()
         for seen in prompts:
             if (leak := self.witness.look_at_prompt(f"{seen.raw.decode()} {dict(seen.headers)}")) is not None:
                 return leak
         return None
+
+
+def account_of(who: Resident) -> str:
+    """The account that somebody has on every channel."""
+    return f"{who.tag}account0x"
 
 
 @contextmanager
@@ -338,6 +384,10 @@ async def household(home: Path, *, toml: str = "") -> AsyncIterator[Household]:
             gateway.app.resolver.forget()
             residents[tag] = Resident(tag, role, user.id, token)
         house = Household(gateway, models, home, residents)
+        identities = IdentityStore(gateway.app.database)
+        for who in residents.values():
+            for channel in CHANNELS:
+                await identities.link(UserId(who.user), channel, account_of(who))
         try:
             for who in residents.values():
                 await house.connect(who)
