@@ -192,6 +192,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         owner = await users.ensure_owner()
 
         notes = await stack.enter_async_context(AuditNotes(audit, tasks))
+        note_refusal = partial(_note_refusal, notes.add)
         authenticator = Authenticator(
             config.gateway,
             owner=owner,
@@ -267,7 +268,9 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         remembered = Remembered(memories=memories, knowledge=knowledge, history=search, record=audit.record)
         tools = built_in_tools(places=places, workspace=workspace, remembered=remembered)
         plugins = Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools])
-        toolbox = Toolbox(tools, permits=_permits, more=PluginTools(plugins).tools)
+        toolbox = Toolbox(
+            tools, permits=_permits, more=PluginTools(plugins).tools, refused=partial(_note_refused_tool, notes.add)
+        )
         approval_store = ApprovalStore(db)
 
         async def registered(approval: Approval, user: User) -> None:
@@ -355,6 +358,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 ended=run_hooks.session_ended,
                 archived=compactor.archived if config.compaction.on_reset else None,
                 people=PeopleCommands(approvals=approvals, links=links, ledger=ledger, record=audit.record),
+                refused=note_refusal,
             )
             ingress = Ingress(
                 resolver=resolver,
@@ -458,7 +462,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 presence=presence,
                 greet=greeter.greet,
                 connected=health.client_connected,
-                refused=partial(_note_refusal, notes.add),
+                refused=note_refusal,
             )
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
@@ -475,6 +479,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 max_tokens=config.agent.max_output_tokens,
                 origins=config.gateway.origins,
                 accepting=lambda: not runs.closing,
+                refused=note_refusal,
             )
             yield App(gateway, http, db, runs, toolbox, hooks, ledger, resolver, ingress)
 
@@ -558,6 +563,10 @@ def _permits(context: ToolContext, tool: Tool) -> str | None:
 def _note_refusal(note: Note, caller: Caller, method: str, refusal: Forbidden) -> None:
     log.warning("refused %s: %s", method, refusal, extra={"user_id": caller.user_id})
     note("permission.refused", caller.user_id, method, {"permission": refusal.permission})
+
+
+def _note_refused_tool(note: Note, context: ToolContext, tool: Tool) -> None:
+    note("permission.refused", context.user_id, tool.name, {"permission": tool.permission})
 
 
 def _warn_of_budget(broadcaster: Broadcaster, zone: tzinfo, warning: BudgetWarning) -> None:

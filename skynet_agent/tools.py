@@ -77,6 +77,7 @@ class Toolbox:
     Args:
         permits: whether somebody may use a tool: None, or why not, in words for the model and the person.
         more: the tools that come and go, the same object until one does. A name that ``tools`` have is theirs.
+        refused: told of calls that somebody may not make.
     """
 
     def __init__(
@@ -85,11 +86,13 @@ class Toolbox:
         *,
         permits: Callable[[ToolContext, Tool], str | None],
         more: Callable[[], Awaitable[Sequence[Tool]]] | None = None,
+        refused: Callable[[ToolContext, Tool], None] = lambda context, tool: None,
     ) -> None:
         self._own = {tool.name: tool for tool in tools}
         self._tools = self._own
         self._permits = permits
         self._more = more
+        self._on_refused = refused
         self._seen: Sequence[Tool] = ()
         self._validators: dict[str, Validator] = {}
         self._definitions: tuple[ToolDefinition, ...] | None = None
@@ -141,6 +144,7 @@ class Toolbox:
             raise ToolFailed(f"there is no tool {call.name!r}; there are: {', '.join(self._tools) or 'none'}")
         if (reason := self._permits(context, tool)) is not None:
             log.warning("refused %s the tool %s: %s", context.user_id, tool.name, reason)
+            self._on_refused(context, tool)
             raise ToolFailed(reason)
         try:
             await self._validate(tool, call.arguments)

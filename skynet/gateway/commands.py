@@ -82,6 +82,7 @@ class Commands:
         ended: told of a session that was reset.
         archived: told of the transcript that such a session leaves.
         people: what answers the commands about people; None where there are none.
+        refused: told of whom a command was not permitted to.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Commands:
         ended: SessionEnd = not_told,
         archived: Callable[[UserId, SessionKey, SessionId], None] | None = None,
         people: PeopleCommands | None = None,
+        refused: Callable[[Caller, str, Forbidden], None] = lambda caller, command, refusal: None,
     ) -> None:
         self._sessions = sessions
         self._router = router
@@ -100,6 +102,7 @@ class Commands:
         self._ended = ended
         self._archived = archived
         self._people = people
+        self._refused = refused
 
     async def answer(self, caller: Caller, key: SessionKey, command: Parsed, sender: Sender | None = None) -> str:
         """The text that answers ``command``, after doing what it says.
@@ -114,6 +117,7 @@ class Commands:
                 return await self._about_people(caller, command, sender)
             return await _HANDLERS[command.name](self, caller, key, command)
         except Forbidden as exc:
+            self._refused(caller, command.name, exc)
             return f"You may not do that: it needs the permission {exc.permission}."
 
     async def claim(self, code: str, sender: Sender) -> str:

@@ -19,6 +19,8 @@ from skynet.http.health import Health, Ready
 from skynet.http.models import Models
 from skynet_agent.router import Router
 from skynet_memory.database import Database
+from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 
@@ -34,6 +36,7 @@ def http_app(
     max_tokens: int | None = None,
     origins: tuple[str, ...] = (),
     accepting: Callable[[], bool] = lambda: True,
+    refused: Callable[[Caller, str, Forbidden], None] = lambda caller, route, refusal: None,
 ) -> Starlette:
     """The HTTP application.
 
@@ -42,8 +45,9 @@ def http_app(
         max_tokens: of an answer, where the request does not say; None for the endpoint's own default.
         origins: browser origins that may call ``/v1`` besides pages of this machine.
         accepting: whether requests are welcome; false while starting and shutting down.
+        refused: told of whom a route was not permitted to.
     """
-    access = Access(authenticator, origins=origins)
+    access = Access(authenticator, origins=origins, refused=refused)
     health, models = Health(connections), Models(router, access)
     chat = ChatCompletions(
         runs=runs,

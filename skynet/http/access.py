@@ -1,5 +1,6 @@
 """Who may use ``/v1``: the checks that come before a request's body is even read."""
 
+from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 from starlette.types import Scope
@@ -10,6 +11,7 @@ from skynet.gateway.peer import PeerInfo, joined_headers, origin_allowed
 from skynet.http.errors import HttpError, invalid
 from skynet_protocol.scopes import satisfies
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 
 SECRETS_IN_QUERY = frozenset(
     {"access_token", "api-key", "api_key", "apikey", "auth", "authorization", "key", "password", "token"}
@@ -27,9 +29,16 @@ def peer_of(scope: Scope) -> PeerInfo:
 class Access:
     """Lets a request in, or says why not."""
 
-    def __init__(self, authenticator: Authenticator, *, origins: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        *,
+        origins: tuple[str, ...],
+        refused: Callable[[Caller, str, Forbidden], None],
+    ) -> None:
         self._authenticator = authenticator
         self._origins = origins
+        self._refused = refused
 
     async def admit(self, scope: Scope, peer: PeerInfo, required_scope: str, route: str) -> Caller:
         """The caller, who has ``required_scope`` and may use ``route``, a path as in the table of routes.
@@ -51,7 +60,11 @@ class Access:
         caller = await self._authenticator.bearer(_bearer_token(peer), peer)
         if not satisfies(caller.scopes, required_scope):
             raise HttpError(403, f"missing scope: {required_scope}", code="insufficient_scope")
-        authorize_route(caller, route)
+        try:
+            authorize_route(caller, route)
+        except Forbidden as exc:
+            self._refused(caller, route, exc)
+            raise
         return caller
 
 
