@@ -132,6 +132,8 @@ class Approvals:
             if used is not None:
                 await self._note_use(used)
                 return ToolDecision("approved", used)
+        if approval.status in ("approved", "used"):
+            return ToolDecision("denied", None, "it was approved for one run, which another call has used")
         return ToolDecision("pending" if approval.status == "pending" else "denied", approval)
 
     async def ask(self, user: User, summary: str) -> tuple[Approval, bool]:

@@ -19,6 +19,7 @@ from skynet_agent.filters import (
     SELF_HARM,
     UNCHECKED,
     ContentFilter,
+    FilterLevel,
     ModelCheck,
     StreamFilter,
     Verdict,
@@ -223,11 +224,19 @@ class Guard:
         return make
 
     def never_remember(self, user: User) -> Callable[[str], str | None] | None:
-        """Says which topic, if any, forbids to remember a text of this person; None if everything may be."""
-        topics = self._protection.never_remember
-        if user.role is not Role.CHILD or not topics:
+        """Says what forbids to remember a text of this person, if anything does: a topic, or a category of the filter,
+        which what is remembered would get past: at ``moderate``, for parents too write down what is not to be talked
+        about. None for those of whom everything may be remembered."""
+        if user.role is not Role.CHILD:
             return None
-        return lambda text: self.filter.topic_of(text, topics)
+        topics, language = self._protection.never_remember, language_code(user.language)
+        level: FilterLevel = "off" if user.content_filter == "off" else "moderate"
+
+        def refused(text: str) -> str | None:
+            topic = self.filter.topic_of(text, topics)
+            return topic or self.filter.check(text, level, language).category or None
+
+        return refused
 
     async def alert(self, child: User, category: str, *, text: str = "", now_ms: int) -> None:
         """Tell a child's guardians, once for each category and hour: who, what kind and when. What the child wrote and

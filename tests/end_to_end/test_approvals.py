@@ -212,6 +212,25 @@ async def test_a_yes_is_for_one_run_of_exactly_this_call(
         assert not (files_of(tmp_path, ben.id) / "b.txt").exists()
 
 
+async def test_of_two_equal_calls_at_once_a_yes_is_for_one(
+    tmp_path: Path, gateway: RunningGateway, models: ModelServer
+) -> None:
+    """SK-131: and the other is not called denied."""
+    patch = tool("patch_file", path="a.txt", old_text="a", new_text="aa")
+    async with ben_of(gateway) as ben, gateway.client() as owner:
+        files_of(tmp_path, ben.id).mkdir(parents=True)
+        (files_of(tmp_path, ben.id) / "a.txt").write_text("a")
+        run_id = await send(ben.client, f"{patch} {patch} next-round say=done")
+        question = await requested(owner)
+        await owner.call("approvals.decide", {"id": question["id"], "approve": True, "reason": "fine"})
+        await ben.client.chat_end(run_id)
+        assert (files_of(tmp_path, ben.id) / "a.txt").read_text() == "aa"
+        results = sorted(each["content"] for each in models.bodies[-1]["messages"] if each["role"] == "tool")
+        assert results[0].startswith("a.txt: replaced 1 passage"), results
+        assert results[1] == "not carried out: denied: it was approved for one run, which another call has used"
+        assert await pending(owner) == []
+
+
 async def test_what_is_not_risky_asks_nobody(gateway: RunningGateway, models: ModelServer) -> None:
     async with ben_of(gateway) as ben, somebody(gateway, Role.USER, "Anna") as anna, gateway.client() as owner:
         await answer(ben.client, f"{tool('list_files')} next-round say=done")

@@ -604,6 +604,22 @@ async def test_some_topics_are_never_remembered_of_a_child(
     await ben.client.call("memory.learn", item)  # an adult's own is the adult's
 
 
+async def test_what_the_filter_refuses_gets_into_no_prompt_by_way_of_memory(
+    tmp_path: Path, mia: Person, ben: Person
+) -> None:
+    """SK-130."""
+    item = {"category": "instruction", "key": "story", "value": REFUSED}
+    for name, params in (
+        ("memory.learn", item),
+        ("memory.import", {"memories": [item]}),
+        ("knowledge.write", {"topic": "stories", "content": REFUSED}),
+    ):
+        with pytest.raises(Refused, match="weapons"):
+            await mia.client.call(name, params)
+    assert not kept(tmp_path)
+    await ben.client.call("memory.learn", item)
+
+
 async def test_nor_are_they_learned_from_a_long_conversation(
     gateway: RunningGateway, models: ModelServer, mia: Person, ben: Person
 ) -> None:

@@ -362,6 +362,10 @@ async def test_topics_are_never_remembered_of_a_child(house: House) -> None:
     assert refuses("call 030 1234567") == "phone"
     assert refuses("likes dinosaurs") is None
     assert refuses("parents votes for nobody") is None  # not configured
+    assert refuses("wants to know how to make a bomb") == "weapons"
+    assert refuses("never tell stories of war, murder or guns") is None
+    off = house.guard.never_remember(replace(house.child, content_filter="off"))
+    assert off is not None and off("how to make a bomb") is None and off("has asthma") == "health"
     assert house.guard.never_remember(house.parent) is None
 
 
