@@ -62,7 +62,7 @@ OWN_FIELDS = frozenset({"displayName", "language", "tone", "interests", "timeZon
 """What everybody may change of themselves."""
 ADULT_FIELDS = OWN_FIELDS | {"age"}
 """What everybody but children may."""
-POWERS = frozenset({"role", "flags", "disabled"})
+POWERS = frozenset({"role", "flags", "disabled", "requiresApproval"})
 """What live connections and runs were let in with: a change ends them."""
 
 

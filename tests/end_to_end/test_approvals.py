@@ -293,6 +293,22 @@ async def test_disabling_the_person_ends_the_waiting(
         assert models.asked == 1
 
 
+async def test_a_run_that_was_begun_without_approvals_ends_with_the_freedom(
+    tmp_path: Path, gateway: RunningGateway, models: ModelServer
+) -> None:
+    """SK-129: the next message is under them."""
+    async with somebody(gateway, Role.USER, "Ben") as ben, gateway.client() as owner:
+        await send(ben.client, "say=I am thinking hang")
+        await until(lambda: models.asked == 1)
+        await owner.call("users.set", {"userId": ben.id, "requiresApproval": True})
+        assert await ben.client.closed() == (1008, "permissions changed")
+        await until(lambda: models.disconnects == 1)
+        async with gateway.client(token=ben.token) as client:
+            await send(client, WRITE)
+            assert (await requested(owner))["requester"] == ben.id
+        assert not (files_of(tmp_path, ben.id) / "a.txt").exists()
+
+
 # Time
 
 
