@@ -438,6 +438,7 @@ class Authenticator:
 
     def _announce_approval(self, user: User, device_id: DeviceId, request_id: str) -> None:
         log.info("paired device %s silently: it is on this machine", device_id, extra={"user_id": user.id})
+        self._note("pairing.approved", user.id, device_id, {"owner": user.id})
         approved = DevicePairResolvedEvent(
             request_id=request_id, device_id=device_id, decision="approved", ts=self._clock()
         )

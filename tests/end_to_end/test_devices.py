@@ -1,5 +1,6 @@
 """Pairing, device tokens and whose devices are whose, over a real socket (OPENCLAW-V3 3.2, 5, 6.14)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -103,6 +104,19 @@ async def test_the_same_token_comes_again(gateway: RunningGateway, device: Devic
     again = await hello(gateway, device=device, scopes=READ)
     assert again["auth"] == first["auth"]
     assert set(again["auth"]["scopes"]) == set(CLI_SCOPES)  # the token's, not the connection's
+
+
+async def test_also_what_is_paired_silently_is_recorded(
+    gateway: RunningGateway, admin: WireClient, device: DeviceIdentity
+) -> None:
+    """SK-193."""
+    await hello(gateway, device=device, scopes=READ)
+    async with asyncio.timeout(40):
+        entries: list[dict[str, Any]] = []
+        while not entries:  # noted soon after
+            found = await admin.call("audit.list", {"subject": device.device_id, "action": "pairing.approved"})
+            entries = found["entries"]
+    assert [each["details"] for each in entries] == [{"owner": entries[0]["actor"]}]
 
 
 async def test_a_scope_upgrade_is_silent_here_and_ends_the_old_token(

@@ -47,6 +47,19 @@ class TestOnPurpose:
         assert digest(second).startswith("4958b6b6433978dd")
 
 
+def test_how_a_child_is_talked_with(prompts: Prompts) -> None:
+    """SK-130: beside the filter, the model is told as well; at every level what a child never gives away."""
+    told = {}
+    for level in ("off", "moderate", "strict"):
+        child = replace(BOB, content_filter=level)
+        told[level] = prompts.tiers(child, NOW, []).system[1]
+        assert "Never ask for or repeat an address" in told[level]
+        assert "point to a trusted adult" in told[level]
+    assert ["write for that age" in text for text in told.values()] == [False, True, True]
+    assert ["Leave out violence" in text for text in told.values()] == [False, False, True]
+    assert "Never ask for or repeat an address" not in prompts.tiers(ADA, NOW, []).system[1]
+
+
 class TestFirstTier:
     def test_is_the_workspace_the_rules_and_the_use_of_tools(self, prompts: Prompts) -> None:
         """SK-084."""
