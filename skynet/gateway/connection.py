@@ -234,6 +234,10 @@ class Connection:
         """The session key as this client holds it."""
         return self._forms.get(key) or render_key(key)
 
+    def withdraw(self) -> None:
+        """Take no request any more, not even one that has arrived; those that are under way are still answered."""
+        self._wire.pause_reading("withdrawn")
+
     def close(self, code: int, reason: str) -> None:
         """End the connection from our side, for example when its credentials were withdrawn."""
         self._close(code, reason)

@@ -83,6 +83,8 @@ class Revocation:
         if not connections:
             return
         log.info("closing %d connections: %s", len(connections), reason)
+        for connection in connections:
+            connection.withdraw()
 
         async def close() -> None:
             await asyncio.sleep(ANSWER_FIRST_S)

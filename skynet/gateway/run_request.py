@@ -26,7 +26,7 @@ from skynet_memory.ids import DEFAULT_AGENT, EntryId, Role, UserId
 from skynet_memory.keys import parse_key
 from skynet_users.caller import Caller
 from skynet_users.people import User
-from skynet_users.permissions import Permission
+from skynet_users.permissions import ROLE_GRANTS, Permission
 
 if TYPE_CHECKING:
     from skynet.gateway.run import Inbound, Run
@@ -215,14 +215,16 @@ class RunRequests:
 
 
 def _context(run: "Run") -> ToolContext:
-    caller = run.inbound.caller
+    caller, room = run.inbound.caller, run.inbound.group
+    # The words of all who are in a room stand in its prompts: they move nobody's model to what is for few
+    allowed = Permission if room is None else ROLE_GRANTS[Role.USER]
     return ToolContext(
         user_id=run.person,
-        role=caller.role,
+        role=Role.USER if room is not None and caller.role is Role.ADMIN else caller.role,
         session_key=run.key,
         run_id=run.run_id,
-        permissions=frozenset(permission for permission in Permission if caller.may(permission)),
-        group=run.inbound.group,
+        permissions=frozenset(permission for permission in allowed if caller.may(permission)),
+        group=room,
     )
 
 

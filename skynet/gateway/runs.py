@@ -49,7 +49,6 @@ from skynet_agent.messages import (
     Message,
     StopReason,
     TextBlock,
-    UserMessage,
     encode_message,
     text_of,
 )
@@ -156,7 +155,7 @@ class Runs:
             StorageUnavailable: the message could not be stored; nothing was.
         """
         if (running := self._active.get(_identity(inbound))) is not None:
-            if inbound.caller.conn_id is not None:
+            if inbound.caller.conn_id is not None and inbound.caller.user_id == running.person:
                 running.watchers.add(inbound.caller.conn_id)
             return Repeat("running", None, running.accepted_at_ms, running)
         if inbound.reply is None:
@@ -477,7 +476,7 @@ class Runs:
         if text != run.inbound.text:
             run.asked = text
         user = await self._people(run.person)
-        if user is not None and (user.disabled or user.role is not run.inbound.caller.role):
+        if user is None or user.disabled or user.role is not run.inbound.caller.role:
             raise Forbidden(Permission.MESSAGES_SEND)  # it was accepted in the moment in which they became another
         run.is_welcome = user is not None and user.needs_welcome
         asked = await self._requests.make(run, user, waiting=waiting, text=text)
@@ -564,7 +563,7 @@ async def _always(text: str) -> str:
 
 def _all_texts(inbound: Inbound) -> str:
     """All that a message brings for the model: also what a client adds to the prompt, or tells of earlier."""
-    earlier = (text_of(message) for message in inbound.history or () if isinstance(message, UserMessage))
+    earlier = map(text_of, inbound.history or ())  # whoever it says has said it: the client does
     return "\n\n".join(text for text in (inbound.system, *earlier, inbound.text) if text)
 
 
