@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from skynet.cli.client import GatewayClient, open_client
 from skynet.cli.errors import CliError
-from skynet.cli.output import print_json, print_table
+from skynet.cli.output import print_json, print_notice, print_table
 from skynet.cli.people import find_person
 from skynet.cli.target import NO_OPTIONS, GatewayOptions, Options, find_target
 
@@ -50,10 +50,14 @@ async def create(
     """Make a room, with you in it."""
     async with open_client(find_target(options)) as client:
         result = await client.request("groups.create", {"name": name, "history": history})
+        rooms = (await client.request("groups.list"))["groups"]
+        alike = sum(each["name"].casefold() == result["group"]["name"].casefold() for each in rooms)
     if options.json:
         print_json(result)
         return
     print(f"made {result['group']['name']}, id {result['group']['id']}")
+    if alike > 1:
+        print_notice(f"{alike} rooms are called {result['group']['name']} now: name them by their ids")
 
 
 async def add(

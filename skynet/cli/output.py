@@ -52,9 +52,16 @@ def print_notice(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table for a terminal; for a pipe a line a row, fields separated by a tab, without the heading."""
+    """A table for a terminal; for a pipe a line a row, fields separated by a tab, without the heading.
+
+    Where there are no rows, a person is told so.
+    """
+    rows = list(rows)
     if not is_terminal():
         print_rows(rows)
+        return
+    if not rows:
+        print_notice("nothing to show")
         return
     from rich.console import Console
     from rich.table import Table

@@ -54,7 +54,8 @@ async def status(*, options: Options = NO_OPTIONS) -> None:
             ("this month", _budget(budget.get("month"))),
         ]
     )
-    print_table(("session", "model", "tokens", "last"), [_row(row) for row in sessions.get("recent") or ()])
+    if recent := sessions.get("recent"):
+        print_table(("session", "model", "tokens", "last"), [_row(row) for row in recent])
 
 
 def _providers(providers: list[dict[str, Any]]) -> str:

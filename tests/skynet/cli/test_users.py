@@ -314,6 +314,7 @@ class TestGroups:
         assert "no room is called 'nowhere'" in skynet("users", "groups", "close", "nowhere").err
         listed_groups = json.loads(skynet("users", "groups", "list", "--json").out)["groups"]
         assert [group["active"] for group in listed_groups if group["name"] == room] == [True]
+        assert "2 rooms are called" in skynet("users", "groups", "create", room).err
 
 
 def request(gateway: RunningGateway, token: str, home: Path, text: str) -> None:
