@@ -223,7 +223,7 @@ async def test_a_removed_device_is_not_paired(
     async with gateway.client(device=device) as open_meanwhile:
         token = open_meanwhile.hello["auth"]["deviceToken"]
         assert await admin.call("device.pair.remove", {"deviceId": device.device_id}) == {"deviceId": device.device_id}
-        assert (await open_meanwhile.call("health"))["ok"]
+        assert await open_meanwhile.closed() == (1008, "device token revoked")
     assert await listed(admin, device) is None
     assert (await refused(gateway, token=token, device=device))["details"]["code"] == "AUTH_TOKEN_MISMATCH"
     await pairing_required(gateway, "not-paired", device=device, headers=REMOTE)
