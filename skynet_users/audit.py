@@ -36,6 +36,8 @@ MAX_DETAILS: Final = 4000
 MOST_LISTED: Final = 200
 MOST_NOTES: Final = 30
 """Notes of one action and actor in a minute: whoever tries a thousand passwords fills no disk."""
+MOST_RECORDS: Final = 300
+"""Rows of one person in a minute that ``record`` adds; what would need more has to wait, as nobody does so much."""
 _MINUTE_MS: Final = 60_000
 
 
@@ -140,9 +142,18 @@ class AuditLog:
         be done, and a person that is removed is still there to be named.
 
         Raises:
-            StorageUnavailable: nothing was recorded, so the action has to fail.
+            StorageUnavailable: nothing was recorded, so the action has to fail. Also beyond :data:`MOST_RECORDS`.
         """
         at_ms = current_ms() if now_ms is None else now_ms
+        minute = self._minute("", actor, at_ms)
+        if actor and minute.noted >= MOST_RECORDS:
+            raise StorageUnavailable(f"{MOST_RECORDS} records a minute of one person are the most", retry_after_ms=5000)
+        minute.noted += 1
+        await self._append(action, actor, subject, details, at_ms)
+
+    async def _append(
+        self, action: str, actor: str, subject: str, details: Mapping[str, Json] | None, at_ms: int
+    ) -> None:
         await self._db.write(lambda tx: append(tx, action, actor=actor, subject=subject, details=details, now_ms=at_ms))
 
     async def note(
@@ -169,7 +180,7 @@ class AuditLog:
             details = {**(details or {}), "leftOut": minute.left_out}
             minute.left_out = 0
         try:
-            await self.record(action, actor=actor, subject=subject, details=details, now_ms=at_ms)
+            await self._append(action, actor, subject, details, at_ms)
         except (StorageUnavailable, LookupError, sqlite3.Error) as exc:
             log.error("not in the audit log: %s by %s on %s: %s", action, actor or "nobody", subject or "nothing", exc)
 

@@ -196,6 +196,20 @@ class TestNotes:
         assert first.details == {"reason": "x", "leftOut": 1000 - audit.MOST_NOTES}
         assert second.details == {"reason": "x"}
 
+    async def test_one_person_fills_no_disk_with_what_has_to_be_recorded(
+        self, store: Database, ada: User, ben: User
+    ) -> None:
+        """Beyond so many in a minute the action is refused; others, notes and the next minute are not."""
+        log = AuditLog(store)
+        for number in range(audit.MOST_RECORDS):
+            await log.record(Action.MEMORY_ERASED, actor=ada.id, subject=ada.id, now_ms=NOON + number)
+        with pytest.raises(StorageUnavailable):
+            await log.record(Action.TOKEN_CREATED, actor=ada.id, now_ms=NOON + 1000)
+        await log.record(Action.TOKEN_CREATED, actor=ben.id, now_ms=NOON + 1000)
+        await log.note(Action.PERMISSION_REFUSED, actor=ada.id, now_ms=NOON + 1000)
+        await log.record(Action.TOKEN_CREATED, actor=ada.id, now_ms=NOON + 60_000)
+        assert (await log.verify()).rows == audit.MOST_RECORDS + 3
+
     async def test_many_actors_are_not_all_remembered(self, store: Database) -> None:
         log = AuditLog(store)
         for number in range(1100):
@@ -451,3 +465,4 @@ class TestDocumentation:
     def test_its_numbers(self) -> None:
         assert f"cut at {audit.MAX_TEXT} characters" in self.TEXT
         assert f"at most {audit.MOST_NOTES} rows a minute" in self.TEXT
+        assert f"more than {audit.MOST_RECORDS} times\na minute" in self.TEXT
