@@ -11,7 +11,8 @@ from msgspec import UNSET, UnsetType
 
 from skynet_memory.database import Database, Row, Statements, Value
 from skynet_memory.ids import Role, UserId, new_id, now_ms
-from skynet_users.errors import AmbiguousUser, LastAdmin, UnknownUser
+from skynet_users.errors import AmbiguousUser, Forbidden, LastAdmin, UnknownUser
+from skynet_users.permissions import Permission
 from skynet_users.profiles import checked_profile
 
 ContentFilter = Literal["off", "moderate", "strict"]
@@ -177,10 +178,15 @@ class UserStore:
         rows = await self._db.fetchall("SELECT * FROM users WHERE kind = 'person' ORDER BY created_at_ms, id")
         return [read_user(row) for row in rows]
 
-    async def set(self, user_id: UserId, changes: UserChanges) -> User:
+    async def set(self, user_id: UserId, changes: UserChanges, *, by: tuple[UserId, Role] | None = None) -> User:
         """Who becomes a child is filtered strictly, unless the same change says otherwise.
 
+        Args:
+            by: who changes another person, and the role that lets them. It is looked at once more with the change: who
+                has just lost it does not give it back to themselves.
+
         Raises:
+            Forbidden: ``by`` is somebody else by now.
             InvalidProfile: naming the field.
             UnknownUser: nobody has this id.
             LastAdmin: nobody could administer the gateway any more.
@@ -191,6 +197,8 @@ class UserStore:
             columns.setdefault("content_filter", "strict")
 
         def work(tx: Statements) -> User:
+            if by is not None and not tx.fetchone(_IS_STILL, by):
+                raise Forbidden(Permission.USERS_MANAGE)
             if not columns:
                 row = tx.fetchone("SELECT * FROM users WHERE id = ?", (user_id,))
             else:
@@ -224,6 +232,8 @@ class UserStore:
 
         return await self._db.write(work)
 
+
+_IS_STILL: Final = "SELECT 1 FROM users WHERE id = ? AND role = ? AND NOT disabled"
 
 PEOPLE: Final = "people"
 """The topic of ``Database.version`` that grows with every change of a person, an identity or a token's owner."""

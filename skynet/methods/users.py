@@ -185,8 +185,10 @@ class UserMethods:
         if user.allowed_hours:  # which go by that clock: whoever moves it would talk at any hour
             own -= {"timeZone"}
         wire = {_camel(name) for name in fields}
+        by = None
         if user.id != caller.user_id or not wire <= own:
             caller.require(Permission.USERS_MANAGE, EVERYBODY)
+            by = (caller.user_id, caller.role)
             _only_admins_touch_admins(caller, user.role, fields.get("role", user.role))
         if "role" in fields:
             fields["role"] = Role(fields["role"])
@@ -195,7 +197,7 @@ class UserMethods:
             fields["flags"] = {word: given for word, given in merged.items() if given is not None}
         _check(fields.get("role", user.role), fields, "users.set")
         try:
-            changed = await self._users.set(user.id, UserChanges(**fields))
+            changed = await self._users.set(user.id, UserChanges(**fields), by=by)
         except InvalidProfile as exc:
             raise _invalid_profile("users.set", exc) from exc
         except LastAdmin as exc:
@@ -223,7 +225,7 @@ class UserMethods:
         user = await self._person(caller, params.user_id, Permission.USERS_MANAGE)
         _only_admins_touch_admins(caller, user.role)
         try:
-            await self._users.set(user.id, UserChanges(disabled=True))
+            await self._users.set(user.id, UserChanges(disabled=True), by=(caller.user_id, caller.role))
         except LastAdmin as exc:
             raise _last_admin(exc) from exc
         self._ledger.forget(user.id)

@@ -1,5 +1,6 @@
 """What would be done with the rights of another, or with those of before."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -81,6 +82,24 @@ async def test_whoever_loses_rights_asks_for_nothing_more(gateway: RunningGatewa
         requests = [await eve.send_frame("users.set", {"userId": user, "role": "admin"}) for _ in range(3)]
         assert await eve.closed() == (1008, "permissions changed")
         assert not [frame for frame in eve.frames if frame.get("id") in requests]
+    assert (await admin.call("users.get", {"userId": user}))["user"]["role"] == "user"
+
+
+async def test_what_was_asked_for_before_rights_were_lost_is_done_with_those_of_now(
+    gateway: RunningGateway, admin: WireClient
+) -> None:
+    """A request that was let in before the change and writes after it."""
+    user, token = await add_person(gateway, Role.ADMIN, "Eve")
+    async with gateway.client(token=token) as eve:
+        async with gateway.app.database.transaction():  # whatever is written now waits, in its order
+            lowered = await admin.send_frame("users.set", {"userId": user, "role": "user"})
+            await admin.call("users.get")
+            await asyncio.sleep(0.05)
+            raised = await eve.send_frame("users.set", {"userId": user, "role": "admin", "tone": "sly"})
+            await eve.call("users.get")
+            await asyncio.sleep(0.05)
+        assert (await admin.response(lowered))["ok"]
+        assert "not permitted" in (await eve.response(raised))["error"]["message"]
     assert (await admin.call("users.get", {"userId": user}))["user"]["role"] == "user"
 
 
