@@ -44,7 +44,7 @@ class ToolCalls:
     """
     Args:
         approve: asked for the risky calls of people whose calls need an approval; without it those are refused.
-        used: told of each call that was carried out, by its person and its tool.
+        used: told of each call that was carried out, by its person, or in a room by that, and its tool.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ToolCalls:
             return tool_result(call, refusal, is_error=True)
         result = await self.toolbox.run(call, context)
         if self._used is not None and self.toolbox.get(call.name) is not None:
-            await self._used(context.user_id, call.name)
+            await self._used(context.owner, call.name)
         return result
 
     async def _refusal(self, call: ToolCallBlock, context: ToolContext, user: User) -> str:

@@ -107,6 +107,14 @@ async def test_a_call_is_carried_out_and_counted(bench: Bench) -> None:
     assert (bench.ran, bench.used) == ([("look", {"n": 1})], [(ME, "look")])
 
 
+async def test_in_a_room_it_counts_for_the_room(bench: Bench) -> None:
+    """SK-104: whose topics the room's prompt has."""
+    room = UserId("room")
+    runner = bench.calls.runner(replace(CONTEXT, group=room), ToolUser(told=TOLD))
+    assert said(await runner(ToolCallBlock("c1", "look", {}), lambda text: None)) == "look done"
+    assert bench.used == [(room, "look")]
+
+
 async def test_a_tool_that_is_not_there_is_not_counted(bench: Bench) -> None:
     assert (await bench.call("nope")).is_error
     assert bench.used == []
