@@ -15,6 +15,7 @@ from datetime import tzinfo
 from typing import Literal
 
 from skynet_memory.ids import UserId
+from skynet_users.money import dollars
 from skynet_users.periods import PERIODS, Period, PeriodName, following, period_of, when
 
 Unit = Literal["tokens", "money"]
@@ -147,15 +148,8 @@ class BudgetExceeded(Exception):  # noqa: N818 - says what happened, as "except 
 
 def _used(whose: Whose, period: PeriodName, unit: Unit, used: int, limit: int) -> str:
     who = "You have" if whose == "you" else "All people of this house together have"
-    amounts = f"{used:,} of {limit:,} tokens" if unit == "tokens" else f"{_money(used)} of {_money(limit)}"
+    amounts = f"{used:,} of {limit:,} tokens" if unit == "tokens" else f"{dollars(used)} of {dollars(limit)}"
     return f"{who} used {amounts} for {'today' if period == 'day' else 'this month'}"
-
-
-def _money(microusd: int) -> str:
-    """Dollars: to the cent, and as exact as it takes below one."""
-    if microusd == 0 or microusd >= 10_000:
-        return f"${microusd / 1_000_000:,.2f}"
-    return f"${microusd / 1_000_000:.6f}".rstrip("0")
 
 
 @dataclass(slots=True)

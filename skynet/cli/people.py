@@ -93,9 +93,5 @@ def dollars_limit(field: str, text: str) -> int | None:
     return micro
 
 
-def dollars(microusd: int) -> str:
-    return f"${microusd / MICRO:,.2f}" if microusd >= 10_000 or not microusd else f"${microusd / MICRO:.6f}".rstrip("0")
-
-
 def usage(message: str, hint: str) -> CliError:
     return CliError(message, exit_code=Exit.USAGE, code="usage", hint=hint)

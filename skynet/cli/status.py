@@ -6,9 +6,9 @@ from typing import Any
 
 from skynet.cli.client import open_client
 from skynet.cli.output import ago, clock, print_fields, print_json, print_table
-from skynet.cli.people import dollars
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet_memory.ids import now_ms
+from skynet_users.money import dollars
 
 USAGE_DAYS = 30
 

@@ -15,7 +15,6 @@ from skynet.cli.errors import CliError
 from skynet.cli.output import clock, is_terminal, print_fields, print_json, print_notice, print_table
 from skynet.cli.people import (
     WhoOrMe,
-    dollars,
     dollars_limit,
     find_person,
     identity,
@@ -25,6 +24,7 @@ from skynet.cli.people import (
 )
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet.cli.tokens import print_token
+from skynet_users.money import dollars
 
 Role = Literal["admin", "user", "child"]
 Filter = Literal["off", "moderate", "strict"]

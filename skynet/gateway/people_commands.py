@@ -13,6 +13,7 @@ from skynet_users.budgets import Ledger, PeriodStatus
 from skynet_users.caller import Caller
 from skynet_users.errors import Forbidden, LinkRefused, NotPending, OwnRequest, UnknownApproval
 from skynet_users.links import LinkCodes
+from skynet_users.money import dollars
 from skynet_users.periods import when
 from skynet_users.permissions import Permission
 
@@ -149,13 +150,7 @@ def describe_caller(caller: Caller) -> str:
 
 def _budget(title: str, status: PeriodStatus, zone: tzinfo) -> str:
     tokens = f"{status.used.tokens:,}" + ("" if status.limit_tokens is None else f" of {status.limit_tokens:,}")
-    money = _dollars(status.used.microusd)
+    money = dollars(status.used.microusd)
     if status.limit_microusd is not None:
-        money += f" of {_dollars(status.limit_microusd)}"
+        money += f" of {dollars(status.limit_microusd)}"
     return f"{title}: {tokens} tokens, {money}; starts again on {when(status.resets_at_ms, zone)}"
-
-
-def _dollars(microusd: int) -> str:
-    if microusd == 0 or microusd >= 10_000:
-        return f"${microusd / 1_000_000:,.2f}"
-    return f"${microusd / 1_000_000:.6f}".rstrip("0")

@@ -6,6 +6,7 @@ from msgspec import UNSET, UnsetType
 
 from skynet.gateway.approvals import Record
 from skynet.gateway.dispatch import method
+from skynet.gateway.people_commands import WEBSOCKET
 from skynet.gateway.people_view import identity_view
 from skynet_memory.ids import Role, UserId, now_ms
 from skynet_protocol.errors import DetailCode, RequestError
@@ -27,9 +28,6 @@ from skynet_users.errors import Forbidden, IdentityTaken, InvalidProfile, LinkRe
 from skynet_users.identities import IdentityStore
 from skynet_users.links import LinkCodes
 from skynet_users.permissions import Permission
-
-WEBSOCKET = "websocket"
-"""What a code that was made over a connection says it is from."""
 
 
 class IdentityMethods:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skynet.cli.errors import CliError, Exit
-from skynet.cli.people import dollars, dollars_limit, identity, tokens_limit
+from skynet.cli.people import dollars_limit, identity, tokens_limit
 from tests.skynet.cli.conftest import Outcome, RunningGateway, Skynet
 
 As = Callable[..., Outcome]
@@ -357,9 +357,3 @@ class TestReading:
 
     def test_accounts(self) -> None:
         assert identity("Discord:12:34") == {"channel": "discord", "externalId": "12:34"}
-
-    @pytest.mark.parametrize(
-        ("microusd", "text"), [(0, "$0.00"), (1, "$0.000001"), (1500, "$0.0015"), (2_500_000, "$2.50")]
-    )
-    def test_money(self, microusd: int, text: str) -> None:
-        assert dollars(microusd) == text
