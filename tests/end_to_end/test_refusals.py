@@ -37,3 +37,21 @@ async def test_what_somebody_may_not_is_recorded_by_every_way_in(tmp_path: Path)
         (kim, "write_file", "files.write"),
         (bo.id, "/v1/models", "messages.send"),
     ]
+
+
+async def test_what_is_configured_of_a_role_holds(tmp_path: Path) -> None:
+    """SK-122: flipped in the configuration, at a method and at a tool, and for nobody of another role."""
+    toml = '[permissions.user]\n"config.read" = "none"\n[permissions.child]\n"files.write" = "own"\n'
+    async with ModelServer() as models, running_gateway(tmp_path, models=models, toml=toml) as gateway:
+        write = tool("write_file", path="x", content="y")
+        _, token = await add_person(gateway, Role.USER)
+        async with gateway.client(token=token) as user:
+            with pytest.raises(Refused, match=r"not permitted: config\.read"):
+                await user.call("config.get", {})
+            assert "config.read" in await answer(user, "/whoami")
+        _, token = await add_person(gateway, Role.CHILD)
+        async with gateway.client(token=token) as child:
+            assert "not for this person" not in await answer(child, write)
+            assert (await child.call("users.get"))["permissions"]["files.write"] == "own"
+        async with gateway.client() as owner:
+            assert await owner.call("config.get", {})
