@@ -113,8 +113,8 @@ class DeviceMethods:
         except UnknownDevice as exc:
             raise _not_found(exc) from exc
         log.info("device %s removed", params.device_id, extra={"user_id": caller.user_id})
-        await self._record("pairing.removed", actor=caller.user_id, subject=params.device_id, details={})
         await self._revoked(DeviceId(params.device_id), None)
+        await self._record("pairing.removed", actor=caller.user_id, subject=params.device_id, details={})
         return DevicePairRemoveResult(device_id=params.device_id)
 
     @method("device.token.rotate")
@@ -156,8 +156,8 @@ class DeviceMethods:
             raise _not_found(exc) from exc
         log.info("token of device %s revoked for %s", params.device_id, token.role, extra={"user_id": caller.user_id})
         details = {"device": params.device_id, "role": token.role}
-        await self._record("token.revoked", actor=caller.user_id, subject=params.device_id, details=details)
         await self._revoked(DeviceId(params.device_id), token.role)
+        await self._record("token.revoked", actor=caller.user_id, subject=params.device_id, details=details)
         return DeviceTokenRevokeResult(
             device_id=params.device_id, role=token.role, revoked_at_ms=token.revoked_at_ms or now_ms()
         )

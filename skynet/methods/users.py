@@ -207,9 +207,11 @@ class UserMethods:
         self._ledger.forget(user.id)
         different = sorted(name for name in wire if _value(changed, name) != _value(user, name))
         action = "budget.changed" if all(name in BUDGET_FIELDS for name in different) else "user.changed"
-        await self._record(action, actor=caller.user_id, subject=user.id, details=_told(changed, different))
-        if POWERS & set(different):
-            await self._changed(user.id)
+        try:
+            await self._record(action, actor=caller.user_id, subject=user.id, details=_told(changed, different))
+        finally:  # it is done: what they were let in with ends, whether or not there is room for the record
+            if POWERS & set(different):
+                await self._changed(user.id)
         return UsersSetResult(user=person_view(changed))
 
     @method("users.remove")

@@ -8,8 +8,10 @@ import httpx2
 import pytest
 
 from skynet_memory.ids import Role
+from skynet_protocol.device import DeviceIdentity
+from skynet_users.audit import MOST_RECORDS
 from tests.end_to_end.scene import add_person, answer, send, tool
-from tests.support.client import WireClient
+from tests.support.client import Refused, WireClient
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.model_server import ModelServer
 
@@ -101,6 +103,21 @@ async def test_what_was_asked_for_before_rights_were_lost_is_done_with_those_of_
         assert (await admin.response(lowered))["ok"]
         assert "not permitted" in (await eve.response(raised))["error"]["message"]
     assert (await admin.call("users.get", {"userId": user}))["user"]["role"] == "user"
+
+
+@pytest.mark.parametrize("method", ["device.pair.remove", "device.token.revoke"])
+async def test_a_lost_device_is_put_out_also_where_there_is_no_room_for_the_record(
+    gateway: RunningGateway, admin: WireClient, method: str
+) -> None:
+    device = DeviceIdentity.generate()
+    params = {"deviceId": device.device_id} | ({"role": "operator"} if "token" in method else {})
+    forgets = [await admin.send_frame("memory.forget", {"key": "nothing"}) for _ in range(MOST_RECORDS)]
+    for forget in forgets:
+        await admin.response(forget)
+    async with gateway.client(device=device) as lost:
+        with pytest.raises(Refused, match="storage unavailable"):
+            await admin.call(method, params)
+        assert (await lost.closed())[0] == 1008
 
 
 async def test_a_childs_program_puts_nothing_into_the_assistants_mouth(

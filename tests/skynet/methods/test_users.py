@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skynet_memory.ids import Role, UserId
+from skynet_users.audit import MOST_RECORDS
 from skynet_users.caller import Caller
 from skynet_users.permissions import Permission, Reach
 from tests.skynet.methods.people import People, open_people
@@ -219,6 +220,16 @@ async def test_what_a_role_or_a_flag_was_let_in_with_ends(people: People) -> Non
     await people.call(admin, "users.set", {"userId": bo, "disabled": True})
     assert people.changed == [bo] * 3
     assert (await people.world.users.get(bo)).content_filter == "strict"
+
+
+async def test_it_ends_also_where_there_is_no_room_for_the_record(people: People) -> None:
+    admin, bo = people.world.admin, people.world.user.user_id
+    for _ in range(MOST_RECORDS):
+        await people.audit.record("login", actor=admin.user_id)
+    with pytest.raises(RefusedError) as caught:
+        await people.call(admin, "users.set", {"userId": bo, "disabled": True})
+    assert caught.value.error["code"] == "UNAVAILABLE"
+    assert people.changed == [bo]
 
 
 async def test_flags_are_changed_one_by_one(people: People) -> None:
