@@ -110,6 +110,9 @@ class MemoryMethods:
     async def update(self, caller: Caller, params: MemoryUpdateParams) -> MemoryUpdateResult:
         """Change one memory; the text it had is erased."""
         owner = await self._access.changes(caller, params.user_id, "memory.update")
+        old = await self._memories.get(owner, params.id)
+        if old is not None and old.source == "admin_set" and not caller.may(Permission.MEMORY_WRITE, EVERYBODY):
+            raise invalid_params("memory.update", "an admin has set it")  # as memory.learn keeps it
         changes = MemoryChanges(
             category=params.category,
             key=params.key,

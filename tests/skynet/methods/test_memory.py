@@ -402,6 +402,17 @@ async def test_what_an_admin_sets_for_another_stays(scene: Scene, user: Caller, 
     assert (await scene.call(user, "memory.list"))["memories"][0]["value"] == "at eight"
 
 
+async def test_nobody_puts_words_into_an_admins_mouth(scene: Scene, user: Caller, admin: Caller) -> None:
+    """One may erase what an admin set; changed, it would still say that an admin did."""
+    set_ = (await scene.learn(admin, "bedtime", "at eight", userId=user.user_id))["memory"]
+    with pytest.raises(RefusedError, match="an admin has set it"):
+        await scene.call(user, "memory.update", id=set_["id"], value="at ten")
+    assert [each["value"] for each in (await scene.call(user, "memory.list"))["memories"]] == ["at eight"]
+    changed = await scene.call(admin, "memory.update", id=set_["id"], value="at nine", userId=user.user_id)
+    assert changed["memory"]["source"] == "admin_set"
+    assert (await scene.call(user, "memory.forget", id=set_["id"]))["ok"]
+
+
 async def test_own_erasing_is_recorded_and_nobody_is_told(scene: Scene, user: Caller) -> None:
     await scene.learn(user, "bike", "blue")
     listening = scene.world.listen(user)
