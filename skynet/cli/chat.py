@@ -16,7 +16,7 @@ from skynet.cli.answer import AnswerPrinter
 from skynet.cli.client import Event, GatewayClient, GatewayUnreachable, open_client
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.models import choose_model
-from skynet.cli.output import print_fields, print_notice, print_table, write
+from skynet.cli.output import print_error, print_fields, print_notice, print_table, write
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet.cli.transcript import message_text, print_messages
 from skynet.supervisor import Supervisor
@@ -97,7 +97,7 @@ class Conversation:
         except GatewayUnreachable:
             raise
         except CliError as exc:
-            print_notice(f"error: {exc}")
+            print_error(exc, as_json=False)
 
     async def _say(self, text: str) -> None:
         """Send a message and show the answer while it is written."""
@@ -119,7 +119,7 @@ class Conversation:
         try:
             await self._client.request("chat.abort", {"sessionKey": self._session, "runId": run_id})
         except CliError as exc:
-            print_notice(f"error: {exc}")
+            print_error(exc, as_json=False)
 
     async def _start_over(self, _: str) -> None:
         await self._client.request("sessions.reset", {"key": self._session, "reason": "new"})
