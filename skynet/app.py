@@ -25,6 +25,7 @@ from skynet.gateway.budgets import limits_of, limits_reader, loader, warning_eve
 from skynet.gateway.children import Guard, Protection
 from skynet.gateway.commands import Commands
 from skynet.gateway.compaction import Compactor
+from skynet.gateway.config_audit import record_configuration
 from skynet.gateway.connection import Gateway
 from skynet.gateway.dispatch import Dispatcher, collect
 from skynet.gateway.greeter import Greeter
@@ -186,6 +187,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         identities, guardians, links = IdentityStore(db), GuardianStore(db), LinkCodes(db)
         groups, audit = GroupStore(db, memberships=memberships), AuditLog(db)
         await groups.load()
+        await record_configuration(audit, config)
         rooms = Rooms(groups)
         policy = permission_policy(config)
         resolver = UserResolver(db, unknown=config.users.unknown, new_role=config.users.new_role)
@@ -399,6 +401,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     pools=config.pools,
                     prompt_mode=lambda: workspace.mode,
                     active_runs=lambda owner: len(runs.active(owner)),
+                    people=partial(_session_counts, users, sessions),
                     record=audit.record,
                 ),
                 AgentMethods(config.agent.name),
@@ -601,6 +604,10 @@ async def _ask_beside(
         display_name="" if user is None else user.display_name,
     )
     return await calls.ask(Account(user=told, key=key, session_id=session.session_id), request)
+
+
+async def _session_counts(users: UserStore, sessions: SessionStore) -> list[tuple[User, int]]:
+    return [(user, await sessions.count(user.id)) for user in await users.list()]
 
 
 async def _readers(memberships: Memberships, resolver: UserResolver, room: UserId) -> list[User]:

@@ -158,6 +158,8 @@ class Approvals:
                 approval=_summary(approval, requester=requester, mine=False, decidable=True), ts=self._clock()
             )
             self._broadcaster.publish("approvals.requested", event, owner=user)
+            # In the gateway's own words: what somebody asks for is not for the decider's assistant to act on
+            self._events.add(user, f"A question waits for this person's decision (…{ending(approval)}): /approvals")
 
     # Deciding
 

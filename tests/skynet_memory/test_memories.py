@@ -195,7 +195,7 @@ async def test_list_is_paged_newest_first(memories: MemoryStore) -> None:
 
 
 async def test_export_and_import(memories: MemoryStore) -> None:
-    """BA-222."""
+    """BA-219."""
     for category in CATEGORIES:
         await memories.learn(ADA, NewMemory(category, f"k {category}", f"v {category} 寿司", tags=("a", "b")), T0)
     items = await memories.export(ADA)

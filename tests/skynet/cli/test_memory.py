@@ -68,7 +68,7 @@ def test_for_a_script(skynet: Skynet) -> None:
 
 
 def test_export_and_import(skynet: Skynet, tmp_path: Path) -> None:
-    """BA-222."""
+    """BA-219."""
     for n in range(3):
         skynet("memory", "learn", f"key {n}", f"value {n}")
     file = tmp_path / "memories.json"

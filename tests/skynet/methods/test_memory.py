@@ -267,7 +267,7 @@ async def test_pages(scene: Scene, user: Caller) -> None:
 
 
 async def test_what_is_exported_can_be_imported(scene: Scene, user: Caller, admin: Caller) -> None:
-    """BA-222."""
+    """BA-219."""
     await scene.learn(user, "bike", "blue\nand old", tags=["sport"], importance=0.9, expiresAt=now_ms() + 10**9)
     await scene.learn(user, "tone", "be brief", category="instruction", confidence=0.6, kind="guard")
     exported = (await scene.call(user, "memory.export"))["memories"]
