@@ -86,12 +86,16 @@ ADMINS_SEE: Final[Mapping[str, frozenset[str]]] = {
     "users.set": _PERSON,
     "users.budget": _PERSON,
     "usage.cost": frozenset({ID, "name"}),
+    "agent.status": frozenset({ID, "name"}),
     # Whoever decides is told what: a question in the person's words, or a call with its arguments
     "approvals.list": frozenset({ID, "name", "ask", "file"}),
     "approvals.requested": frozenset({ID, "name", "ask", "file"}),
     "approvals.resolved": frozenset({ID, "name", "ask", "file"}),
     "approvals.decide": frozenset({ID, "name", "ask", "file"}),
     "guardian.alert": frozenset({ID, "name"}),
+    # Who manages rooms sees all of them, and who made each; not what is said there
+    "groups.list": frozenset({ID, "name"}),
+    "groups.members": frozenset({ID, "name"}),
     "audit.list": frozenset({ID, "token", "name"}),
     # Lines say whose session and run it was, never what was said
     "logs.tail": frozenset({ID, "session", "run", "token", "device"}),
@@ -125,6 +129,8 @@ class Resident:
     user: str
     token: str
     clients: list[WireClient] = field(default_factory=list)
+    gone: list[WireClient] = field(default_factory=list)
+    """Those that were closed; what they got is looked at too."""
     typed: list[str] = field(default_factory=list)
     """What they wrote themselves that holds words of others: it may come back to them."""
     sessions: list[str] = field(default_factory=lambda: ["main"])
@@ -133,6 +139,7 @@ class Resident:
     )
     """What others could try: all their words by kind, and ids."""
     read: dict[WireClient, int] = field(default_factory=dict)
+    requires_approval: bool = False
     in_room: bool = False
     """Whether they are in the household's room: what is said there is everybody's who is in it."""
 
@@ -240,6 +247,15 @@ class Household:
         who.clients.append(client)
         return client
 
+    async def come_back(self, who: Resident) -> None:
+        """Wait until the gateway has put somebody out, and connect them anew."""
+        for client in who.clients:
+            await client.closed()
+        who.gone += who.clients
+        who.clients = []
+        await self.connect(who)
+        await self.connect(who, device=True)
+
     async def aclose(self) -> None:
         """Disconnect everybody."""
         await self._stack.aclose()
@@ -308,7 +324,7 @@ class Household:
         """The first thing that somebody was shown since the last look, and that is not theirs."""
         # Admins last: what they see of others has its owner by then.
         for who in sorted(self.residents.values(), key=lambda each: each.role is Role.ADMIN):
-            for client in who.clients:
+            for client in (*who.gone, *who.clients):
                 first = who.read.get(client, 0)
                 who.read[client] = len(client.frames)
                 for frame in client.frames[first:]:
