@@ -63,8 +63,18 @@ class AgentStatusParams(Params, frozen=True):
     pass
 
 
+class PersonActivity(Result, kw_only=True):
+    """How much somebody talks with the assistant, and nothing of what is said."""
+
+    user_id: str
+    display_name: str
+    sessions: NonNegativeInt
+    active_runs: NonNegativeInt
+
+
 class AgentStatusResult(Result, kw_only=True):
-    """``model`` answers by default, ``model_name`` is what stands for it; ``prompt`` says where the prompt is from."""
+    """``model`` answers by default, ``model_name`` is what stands for it; ``prompt`` says where the prompt is from.
+    ``people`` is for those who see everybody's conversations."""
 
     agent_id: str
     name: str
@@ -73,6 +83,7 @@ class AgentStatusResult(Result, kw_only=True):
     prompt: str
     active_runs: NonNegativeInt
     providers: list[ProviderStatus]
+    people: list[PersonActivity] | UnsetType = UNSET
 
 
 class AgentModelParams(Params, frozen=True):

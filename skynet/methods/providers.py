@@ -1,7 +1,7 @@
 """``agent.status``, ``agent.model``, ``providers.list``, ``providers.test``: which models answer, and how they do."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -20,6 +20,7 @@ from skynet_protocol.providers import (
     AgentStatusResult,
     KnownProvider,
     ModelPrice,
+    PersonActivity,
     ProviderModel,
     ProvidersListParams,
     ProvidersListResult,
@@ -32,8 +33,11 @@ from skynet_protocol.providers import (
 )
 from skynet_protocol.scopes import Scope, satisfies
 from skynet_users.caller import Caller
+from skynet_users.people import User
 from skynet_users.permissions import Permission
 
+EVERYBODY = UserId("")
+"""Whose sessions an admin sees: nobody's own."""
 TEST_TIMEOUT_S = 30.0
 
 
@@ -45,6 +49,7 @@ class ProviderMethods:
         aliases, pools: names for models, as configured.
         prompt_mode: where the assistant's prompt comes from, in words.
         active_runs: how many runs of somebody are queued or running.
+        people: everybody there is, and how many sessions each has.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class ProviderMethods:
         pools: Mapping[str, tuple[str, ...]],
         prompt_mode: Callable[[], str],
         active_runs: Callable[[UserId], int],
+        people: Callable[[], Awaitable[Sequence[tuple[User, int]]]],
         record: Record,
     ) -> None:
         self._router = router
@@ -66,12 +72,15 @@ class ProviderMethods:
         self._pools = dict(pools)
         self._prompt_mode = prompt_mode
         self._active_runs = active_runs
+        self._people = people
         self._record = record
 
     @method("agent.status")
-    def status(self, caller: Caller, params: AgentStatusParams) -> AgentStatusResult:
-        """The assistant: its default model, its prompt, and how each provider does (SK-048)."""
+    async def status(self, caller: Caller, params: AgentStatusParams) -> AgentStatusResult:
+        """The assistant: its default model, its prompt, and how each provider does (SK-048); for those who see
+        everybody's conversations, how many each person has (BA-271)."""
         default = self._router.default()
+        sees_all = satisfies(caller.scopes, Scope.ADMIN) and caller.may(Permission.SESSIONS_READ, EVERYBODY)
         return AgentStatusResult(
             agent_id=DEFAULT_AGENT,
             name=self._agent_name,
@@ -80,6 +89,15 @@ class ProviderMethods:
             prompt=self._prompt_mode(),
             active_runs=self._active_runs(caller.user_id),
             providers=self._statuses(caller),
+            people=[self._activity(user, count) for user, count in await self._people()] if sees_all else UNSET,
+        )
+
+    def _activity(self, user: User, sessions: int) -> PersonActivity:
+        return PersonActivity(
+            user_id=user.id,
+            display_name=user.display_name,
+            sessions=sessions,
+            active_runs=self._active_runs(user.id),
         )
 
     @method("agent.model")

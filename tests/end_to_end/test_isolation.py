@@ -274,6 +274,7 @@ ADMINS_MAY: Mapping[str, str] = {
     "system-presence": "sees who is connected",
     "logs.tail": "reads the whole log",
     "config.get": "reads the whole configuration",
+    "agent.status": "sees how many conversations everybody has, not which",
     "usage.cost": "sees what everybody costs",
     "audit.list": "reads who did what",
     "audit.verify": "tells how long the log is",

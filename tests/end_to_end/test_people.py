@@ -175,7 +175,7 @@ async def test_who_is_new_is_welcomed_until_the_first_answer(tmp_path: Path, mod
 async def test_everybody_is_shown_their_own_sessions_in_the_status(
     models: ModelServer, ben: Person, anna: Person, owner: WireClient
 ) -> None:
-    """BA-271: with the model and the runs under way."""
+    """BA-271: with the model and the runs under way; an admin is told how many everybody has."""
     for number in range(3):
         await answer(ben.client, "say=hello", key=f"agent:main:s{number}")
     await answer(anna.client, "say=hello")
@@ -188,6 +188,10 @@ async def test_everybody_is_shown_their_own_sessions_in_the_status(
         shown = await person.client.call("agent.status")
         assert (shown["activeRuns"], shown["model"]) == (active, "mock/mock-1")
         assert "people" not in shown
+    everybody = (await owner.call("agent.status"))["people"]
+    counts = {each["displayName"]: (each["sessions"], each["activeRuns"]) for each in everybody}
+    assert counts == {"Owner": (0, 0), "Ben": (3, 0), "Anna": (1, 1)}
+    assert "agent:main" not in json.dumps(everybody), "how many, not which"
     assert anna.id not in json.dumps(ben.client.frames) and ben.id not in json.dumps(anna.client.frames)
     await anna.client.call("chat.abort", {"sessionKey": MAIN, "runId": run_id})
 

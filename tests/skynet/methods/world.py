@@ -56,7 +56,7 @@ from skynet_protocol.scopes import greatest_scopes
 from skynet_users.approvals import Json
 from skynet_users.caller import Caller
 from skynet_users.devices import DeviceStore
-from skynet_users.people import UserStore
+from skynet_users.people import User, UserStore
 from skynet_users.schema import COMPONENT as USER_TABLES
 
 MODELS = (
@@ -289,6 +289,9 @@ async def open_world(home: Path) -> AsyncIterator[World]:
         ) -> None:
             recorded.append((action, actor, subject))
 
+        async def nobody() -> list[tuple[User, int]]:
+            return []
+
         table = collect(
             HealthMethods(
                 board=board, sessions=sessions, heartbeats=heartbeats, events=events, router=router, store_path=path
@@ -304,6 +307,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
                 pools=POOLS,
                 prompt_mode=lambda: "built-in prompt",
                 active_runs=lambda owner: 0,
+                people=nobody,
                 record=record,
             ),
             AgentMethods("Ada"),
