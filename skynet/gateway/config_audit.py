@@ -17,17 +17,15 @@ _LEFT_OUT: Final = frozenset({"logging", "database"})
 async def record_configuration(audit: AuditLog, config: Config) -> None:
     """Record which sections changed since the last start, by their digests; the first start records them all.
 
-    Secrets count as there or not there, so a new one in place of another is no change.
-
-    Raises:
-        StorageUnavailable: nothing was recorded.
+    Secrets count as there or not there, so a new one in place of another is no change. A full disk keeps nobody from
+    starting: then it is recorded at the next start.
     """
     sections = _digests(config)
     last = await audit.list(1, action=Action.CONFIG_CHANGED, subject=SUBJECT)
     before: Mapping[str, Any] = last[0].details.get("sections", {}) if last else {}
     changed = sorted(name for name in sections.keys() | before.keys() if sections.get(name) != before.get(name))
     if changed:
-        await audit.record(
+        await audit.note(
             Action.CONFIG_CHANGED, actor="", subject=SUBJECT, details={"changed": changed, "sections": sections}
         )
 
