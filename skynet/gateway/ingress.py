@@ -261,10 +261,8 @@ class Ingress:
             stopped = await self._runs.abort(owner, key, stop_reason="stop")
             return Answered("Stopped." if stopped else "Nothing is running.")
         if command is not None and command.name in RESTARTS:
-            # A repeated message must not end the conversation that it began.
-            if await self._runs.known(owner, "channel", run_id):
+            if not await self._runs.is_new(caller.user_id, key, "channel", run_id):
                 return Ignored("repeated")
-            await self._runs.check_room(caller.user_id, key, owner=owner)
             text = await self._commands.restart(caller, key, command)
         elif command is not None:
             return Answered(await self._commands.answer(caller, key, command, _sender(message)))

@@ -19,6 +19,7 @@ import msgspec
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.children import Filtered, Guard, Withheld
 from skynet.gateway.errors import error_shape
+from skynet.gateway.keys import owner_of
 from skynet.gateway.model_calls import Account, ModelCalls
 from skynet.gateway.run import Inbound, Repeat, Run, RunKind
 from skynet.gateway.run_answer import RunResult, RunStatus, gateway_message
@@ -263,6 +264,17 @@ class Runs:
     async def known(self, owner: UserId, kind: RunKind, run_id: RunId) -> bool:
         """Whether this idempotency key was used in the last 24 hours."""
         return (owner, kind, run_id) in self._active or await self._turns.lookup(owner, kind, run_id) is not None
+
+    async def is_new(self, person: UserId, key: SessionKey, kind: RunKind, run_id: RunId) -> bool:
+        """Whether a message would begin a run: a repeated one must not end the conversation that its first use began.
+
+        Raises:
+            RequestError: it would not be taken now, as :meth:`check_room` says.
+        """
+        if await self.known(owner_of(key), kind, run_id):
+            return False
+        await self.check_room(person, key, owner=owner_of(key))
+        return True
 
     async def abort(
         self, owner: UserId, key: SessionKey, *, stop_reason: str, run_id: str | None = None

@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.commands import RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import TwoPhase, Waiting, method
-from skynet.gateway.keys import key_part, owner_of, render_key, resolve_key
+from skynet.gateway.keys import key_part, render_key, resolve_key
 from skynet.gateway.rooms import Rooms
 from skynet.gateway.run import Inbound, Repeat, Run
 from skynet.gateway.run_answer import agent_result, user_content
@@ -64,9 +64,8 @@ class RunMethods:
         if (
             command is not None
             and command.name in RESTARTS
-            and not await self._runs.known(owner_of(key), "agent", run_id)
+            and await self._runs.is_new(caller.user_id, key, "agent", run_id)
         ):
-            await self._runs.check_room(caller.user_id, key, owner=owner_of(key))
             message = await self._commands.restart(caller, key, command)
         # A session that is known by its id alone has no key on the wire: its runs have no chat events.
         wire_key = "" if session_id else params.session_key or render_key(key)

@@ -94,9 +94,7 @@ class ChatMethods:
         command = parse_command(message)
         reply = None
         if command is not None and command.name in RESTARTS:
-            # A repeated key must not end the conversation that its first use began.
-            if not await self._runs.known(owner_of(key), "chat", run_id):
-                await self._runs.check_room(caller.user_id, key, owner=owner_of(key))
+            if await self._runs.is_new(caller.user_id, key, "chat", run_id):
                 message = await self._commands.restart(caller, key, command)
         elif command is not None:
             reply = partial(self._commands.answer, caller, key, command)
