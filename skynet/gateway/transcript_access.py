@@ -24,9 +24,7 @@ class TranscriptAccess:
         record: where it is written down who read what, before it is read.
     """
 
-    def __init__(
-        self, guardian: Callable[[UserId, UserId], Awaitable[ReadingGuardian | None]], record: Record
-    ) -> None:
+    def __init__(self, guardian: Callable[[UserId, UserId], Awaitable[ReadingGuardian | None]], record: Record) -> None:
         self._guardian = guardian
         self._record = record
 
