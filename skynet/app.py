@@ -22,7 +22,7 @@ from skynet.gateway.audit_notes import AuditNotes
 from skynet.gateway.auth import Authenticator, Note
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.budgets import limits_of, limits_reader, loader, warning_event
-from skynet.gateway.children import Guard, Protection
+from skynet.gateway.children import Guard, Protection, most_protected
 from skynet.gateway.commands import Commands
 from skynet.gateway.compaction import Compactor
 from skynet.gateway.config_audit import record_configuration
@@ -227,7 +227,10 @@ async def open_app(config: Config) -> AsyncIterator[App]:
 
         async def never_remember(owner: UserId) -> Callable[[str], str | None] | None:
             user = await resolver.user(owner)
-            return None if user is None else guard.never_remember(user)
+            if user is None or user.kind == "person":
+                return None if user is None else guard.never_remember(user)
+            child = most_protected(await _readers(memberships, resolver, owner))
+            return None if child is None else guard.never_remember(child)
 
         gate = WriteGate(banned=lambda: (RULES, workspace.text), refuses=never_remember)
         memories, knowledge = MemoryStore(db, gate), KnowledgeStore(db, gate)

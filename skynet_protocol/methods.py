@@ -15,7 +15,8 @@ class MethodSpec:
     """One method. ``listed`` says whether hello-ok names it.
 
     ``scope`` is what an operator needs; None means nothing beyond a connection, of either role unless ``node_only``.
-    A method of OpenClaw that is in none of its scope groups needs ``operator.admin``.
+    A method of OpenClaw that is in none of its scope groups needs ``operator.admin``. So do ``sessions.patch``,
+    ``.reset``, ``.delete`` and ``.compact`` there; here sessions are a person's own, and changing them is writing.
     """
 
     name: str
@@ -77,10 +78,10 @@ _SPECS: tuple[MethodSpec, ...] = (
     MethodSpec("secrets.reload", Scope.ADMIN),
     MethodSpec("sessions.list", Scope.READ),
     MethodSpec("sessions.preview", Scope.READ),
-    MethodSpec("sessions.patch", Scope.ADMIN),
-    MethodSpec("sessions.reset", Scope.ADMIN),
-    MethodSpec("sessions.delete", Scope.ADMIN),
-    MethodSpec("sessions.compact", Scope.ADMIN),
+    MethodSpec("sessions.patch", Scope.WRITE),
+    MethodSpec("sessions.reset", Scope.WRITE),
+    MethodSpec("sessions.delete", Scope.WRITE),
+    MethodSpec("sessions.compact", Scope.WRITE),
     MethodSpec("last-heartbeat", Scope.READ),
     MethodSpec("set-heartbeats", Scope.ADMIN),
     MethodSpec("wake", Scope.WRITE),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from skynet_memory.database import Database, Row, Statements, Value
@@ -148,11 +149,14 @@ class GroupStore:
         await self._db.write(work)
         return await self.get(group_id)
 
-    async def join(self, group_id: UserId, user_id: UserId) -> bool:
+    async def join(self, group_id: UserId, user_id: UserId, *, by: UserId | None = None) -> bool:
         """Whether this made a difference; who is in it already joined when they did.
 
+        Args:
+            by: who says so; None for the channel whose room it is.
+
         Raises:
-            UnknownGroup: there is none.
+            UnknownGroup: there is none; or somebody comes by themselves whom others took out.
             UnknownUser: there is no such person.
         """
         at_ms = self._clock()
@@ -163,6 +167,12 @@ class GroupStore:
             person = tx.fetchone("SELECT disabled FROM users WHERE id = ? AND kind = 'person'", (user_id,))
             if person is None:
                 raise UnknownUser(user_id)
+            excluded = (group_id, user_id)
+            if by == user_id:
+                if tx.fetchone("SELECT 1 FROM group_exclusions WHERE group_id = ? AND owner = ?", excluded):
+                    raise UnknownGroup(group_id)
+            elif by is not None:
+                tx.execute("DELETE FROM group_exclusions WHERE group_id = ? AND owner = ?", excluded)
             is_new = tx.execute(
                 "INSERT INTO group_members (group_id, owner, joined_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
                 (group_id, user_id, at_ms),
@@ -174,13 +184,12 @@ class GroupStore:
             self.memberships.joined(group_id, user_id)
         return is_new
 
-    async def leave(self, group_id: UserId, user_id: UserId) -> bool:
+    async def leave(self, group_id: UserId, user_id: UserId, *, by: UserId | None = None) -> bool:
+        """Whether they were in it. Whom another (``by``) takes out does not come back in by themselves."""
         was_member = self.memberships.is_member(group_id, user_id)
         self.memberships.left(group_id, user_id)
         try:
-            left = await self._db.write(
-                lambda tx: tx.execute("DELETE FROM group_members WHERE group_id = ? AND owner = ?", (group_id, user_id))
-            )
+            left = await self._db.write(partial(_take_out, group_id, user_id, by not in (None, user_id)))
         except Exception:
             if was_member:
                 self.memberships.joined(group_id, user_id)
@@ -270,3 +279,10 @@ def _read(row: Row) -> Group:
         created_by=row["created_by"],
         created_at_ms=row["created_at_ms"],
     )
+
+
+def _take_out(group_id: UserId, user_id: UserId, is_excluded: bool, tx: Statements) -> int:
+    left = tx.execute("DELETE FROM group_members WHERE group_id = ? AND owner = ?", (group_id, user_id))
+    if left and is_excluded:
+        tx.execute("INSERT INTO group_exclusions VALUES (?, ?) ON CONFLICT DO NOTHING", (group_id, user_id))
+    return left

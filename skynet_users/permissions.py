@@ -40,7 +40,8 @@ class Permission(StrEnum):
     PROFILE_WRITE = "profile.write"
     """Change a person's language, interests and the like."""
     DEVICES_MANAGE = "devices.manage"
-    """Pair and remove devices, make and revoke personal tokens."""
+    """Pair and remove devices, make and revoke personal tokens, make codes that link accounts: lend somebody one's ways
+    in. A child does not."""
     COSTS_VIEW = "costs.view"
     """See what was used and spent."""
     FILES_READ = "files.read"
@@ -89,7 +90,6 @@ _CHILD: Final = dict.fromkeys(
         Permission.MEMORY_WRITE,
         Permission.PROFILE_READ,
         Permission.PROFILE_WRITE,
-        Permission.DEVICES_MANAGE,
         Permission.COSTS_VIEW,
     ),
     Reach.OWN,
@@ -97,6 +97,7 @@ _CHILD: Final = dict.fromkeys(
 _USER: Final = _CHILD | dict.fromkeys(
     (
         Permission.SESSIONS_WRITE,
+        Permission.DEVICES_MANAGE,
         Permission.FILES_READ,
         Permission.FILES_WRITE,
         Permission.COMMANDS_RUN,

@@ -265,6 +265,20 @@ async def m009_guardians(tx: Transaction) -> None:
     await tx.execute("CREATE INDEX guardians_guardian ON guardians(guardian)")
 
 
+async def m010_put_out(tx: Transaction) -> None:
+    """Whom somebody else took out of a group: who knows its id does not come back in by that alone."""
+    await tx.execute(
+        """
+        CREATE TABLE group_exclusions (
+            group_id TEXT NOT NULL REFERENCES groups(owner) ON DELETE CASCADE,
+            owner TEXT NOT NULL REFERENCES users(id) ON DELETE CASCADE,
+            PRIMARY KEY (group_id, owner)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    await tx.execute("CREATE INDEX group_exclusions_owner ON group_exclusions(owner)")
+
+
 MIGRATIONS: Final = (
     m001_people,
     m002_devices,
@@ -275,5 +289,6 @@ MIGRATIONS: Final = (
     m007_link_codes,
     m008_groups,
     m009_guardians,
+    m010_put_out,
 )
 COMPONENT: Final = Component("users", MIGRATIONS)

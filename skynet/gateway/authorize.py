@@ -100,7 +100,7 @@ METHOD_PERMISSIONS: Final[Mapping[str, Permission | None]] = MappingProxyType(
         ),
         **dict.fromkeys(("approvals.list", "identities.list", "users.get", "users.list"), P.PROFILE_READ),
         **dict.fromkeys(
-            ("identities.claim", "identities.code", "identities.unlink", "users.password", "users.set"),
+            ("identities.claim", "identities.unlink", "users.password", "users.set"),
             P.PROFILE_WRITE,
         ),
         **dict.fromkeys(
@@ -111,6 +111,7 @@ METHOD_PERMISSIONS: Final[Mapping[str, Permission | None]] = MappingProxyType(
                 "device.pair.remove",
                 "device.token.revoke",
                 "device.token.rotate",
+                "identities.code",
                 "node.describe",
                 "node.list",
                 "node.pair.approve",

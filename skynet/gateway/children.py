@@ -233,8 +233,8 @@ class Guard:
         level: FilterLevel = "off" if user.content_filter == "off" else "moderate"
 
         def refused(text: str) -> str | None:
-            topic = self.filter.topic_of(text, topics)
-            return topic or self.filter.check(text, level, language).category or None
+            about = self.filter.topic_of(text, topics) or self.filter.check(text, level, language).category
+            return f"it is about {about}, which is not remembered of children" if about else None
 
         return refused
 
@@ -267,7 +267,9 @@ class Guard:
             )
             self._broadcast.publish("guardian.alert", payload, owner=each.guardian)
             name = " ".join(child.display_name.split())
-            self._system_events.add(each.guardian, f"Guardian alert: {name}, category {category}, {at}")
+            self._system_events.add(
+                each.guardian, f"Guardian alert: the child that calls itself “{name}”, category {category}, {at}"
+            )
 
     async def try_alert(self, child: User, category: str, *, text: str = "", now_ms: int) -> None:
         """As :meth:`alert`, but the child gets its answer whether or not a guardian can be told."""

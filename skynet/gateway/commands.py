@@ -131,6 +131,7 @@ class Commands:
             Forbidden: it is a room's, and the caller does not manage groups.
         """
         _require_room(caller, key)
+        caller.require(Permission.SESSIONS_WRITE)
         await self._abort_session(owner_of(key), key)
         before = await self._sessions.get(owner_of(key), key)
         with suppress(SessionNotFound):

@@ -9,11 +9,11 @@ from msgspec import UNSET, UnsetType
 from skynet.gateway.approvals import Record
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.heartbeat import SystemEvents
-from skynet_memory.ids import UserId, now_ms
+from skynet_memory.ids import Role, UserId, now_ms
 from skynet_protocol.errors import DetailCode, RequestError
 from skynet_protocol.memory import MemoryReadEvent
 from skynet_users.caller import Caller
-from skynet_users.errors import UnknownUser
+from skynet_users.errors import Forbidden, UnknownUser
 from skynet_users.people import User
 from skynet_users.permissions import Permission
 
@@ -83,6 +83,8 @@ class MemoryAccess:
         permission = Permission.MEMORY_READ if action == "read" else Permission.MEMORY_WRITE
         is_own = await self.is_own(caller, owner)
         caller.require(permission, None if is_own else owner)
+        if action != "read" and owner != caller.user_id and caller.role is Role.CHILD:
+            raise Forbidden(permission)  # a room's memory stands in the prompts of the grown-ups in it
         if not is_own:
             await self._exists(owner)
         if not is_own or action == "erased":

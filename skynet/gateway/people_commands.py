@@ -78,7 +78,7 @@ class PeopleCommands:
     async def link(self, caller: Caller, code: str, sender: Sender | None) -> str:
         """``/link``: a code for the caller. ``/link CODE``: the account that this came from is who made the code."""
         if not code:
-            caller.require(Permission.PROFILE_WRITE)
+            caller.require(Permission.DEVICES_MANAGE)
             channel, external_id = (WEBSOCKET, "") if sender is None else (sender.channel, sender.external_id)
             made = await self._links.create(caller.user_id, channel, external_id, now_ms=self._clock())
             return f"Send this from the account that you want to link, within ten minutes:\n/link {made.code.reveal()}"

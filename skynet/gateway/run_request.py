@@ -217,7 +217,9 @@ class RunRequests:
 def _context(run: "Run") -> ToolContext:
     caller, room = run.inbound.caller, run.inbound.group
     # The words of all who are in a room stand in its prompts: they move nobody's model to what is for few
-    allowed = Permission if room is None else ROLE_GRANTS[Role.USER]
+    allowed = set(Permission if room is None else ROLE_GRANTS[Role.USER])
+    if room is not None and caller.role is Role.CHILD:
+        allowed -= {Permission.MEMORY_WRITE}  # what is remembered there stands in grown-ups' prompts
     return ToolContext(
         user_id=run.person,
         role=Role.USER if room is not None and caller.role is Role.ADMIN else caller.role,

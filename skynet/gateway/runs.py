@@ -30,7 +30,7 @@ from skynet.gateway.run_store import RunStore
 from skynet.hooks import Stopped
 from skynet.logs import log_context
 from skynet.supervisor import Supervisor
-from skynet_agent.errors import AuthFailed, ProviderError
+from skynet_agent.errors import AuthFailed, CallRefused, ProviderError
 from skynet_agent.events import (
     Answered,
     Finished,
@@ -195,7 +195,13 @@ class Runs:
                     return replace(inbound, reply=partial(_always, withheld.reply))
                 stored = (TextBlock(withheld.stored),)
                 return replace(inbound, content=stored, history=None, answer=withheld.reply)
-        await self._calls.check(person)
+        try:
+            await self._calls.check(person)
+        except CallRefused as exc:
+            # OpenClaw's command line takes an error of ``agent`` for a gateway that is not there, and asks by itself
+            if inbound.kind != "agent":
+                raise
+            return replace(inbound, reply=partial(_always, str(exc)))
         return inbound
 
     async def check_room(self, person: UserId, key: SessionKey, *, owner: UserId | None = None) -> None:

@@ -32,6 +32,7 @@ from skynet_agent.router import Router
 from skynet_memory.ids import RunId, new_id, now_ms
 from skynet_protocol.scopes import Scope as OperatorScope
 from skynet_users.caller import Caller
+from skynet_users.permissions import Permission
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class ChatCompletions:
     async def _submit(self, caller: Caller, peer: PeerInfo, turn: ChatTurn, run_id: RunId) -> Run | Repeat:
         target = target_of(turn.model, peer.headers)
         if target.model:
+            caller.require(Permission.SESSIONS_WRITE)  # as the command /model asks it
             self._router.resolve(target.model)  # an unknown model is refused before anything is stored
         key = session_of(caller, target.agent, peer.headers, turn.user)
         return await self._runs.submit(

@@ -86,7 +86,7 @@ class GroupMethods:
 
     @method("groups.join")
     async def join(self, caller: Caller, params: GroupsJoinParams) -> GroupsJoinResult:
-        """Become a member, or make somebody one.
+        """Become a member, or make somebody one. Whom others took out is let in again by them alone.
 
         Raises:
             RequestError: there is no such group, it is a channel's, or nobody has this ``userId``.
@@ -99,7 +99,7 @@ class GroupMethods:
             group = await self._groups.get(UserId(params.group_id))
             if group.channel and not _manages(caller):
                 raise UnknownGroup(params.group_id)
-            await self._groups.join(group.id, user_id)
+            await self._groups.join(group.id, user_id, by=caller.user_id)
         except (UnknownGroup, UnknownUser) as exc:
             raise _not_found(exc) from exc
         await self._record(
@@ -117,7 +117,7 @@ class GroupMethods:
         """
         user_id = _whom(caller, params.user_id)
         group = await self._group(caller, params.group_id)
-        if not await self._groups.leave(group.id, user_id):
+        if not await self._groups.leave(group.id, user_id, by=caller.user_id):
             raise RequestError(f"no member: {user_id}", details={"code": DetailCode.NOT_FOUND})
         await self._record(
             "group.changed", actor=caller.user_id, subject=group.id, details={"change": "left", "member": user_id}

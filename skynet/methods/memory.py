@@ -1,7 +1,7 @@
 """``memory.*``: what the assistant remembers, to see, to change and to erase."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -9,7 +9,7 @@ from msgspec import UNSET
 from skynet.gateway.dispatch import method
 from skynet.gateway.memory_access import MemoryAccess
 from skynet_memory.errors import MemoriesRefused, MemoryNotFound, MemoryRefused
-from skynet_memory.ids import UserId, now_ms
+from skynet_memory.ids import Role, UserId, now_ms
 from skynet_memory.memories import MemoryStore
 from skynet_memory.memory_types import Memory, MemoryChanges, NewMemory
 from skynet_protocol.errors import DetailCode, RequestError, shorten
@@ -40,7 +40,10 @@ from skynet_protocol.memory import (
 )
 from skynet_protocol.params import invalid_params
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 from skynet_users.permissions import Permission
+
+EVERYTHING = 1_000_000
 
 
 class MemoryMethods:
@@ -139,6 +142,8 @@ class MemoryMethods:
         if len(given) != 1:
             raise invalid_params("memory.forget", "must have exactly one of 'id', 'key' and 'all'")
         everything = params.all is True
+        if caller.role is Role.CHILD:
+            await self._spare_what_was_set(caller, params, everything)
         owner = await self._access.erases(caller, params.user_id, "memory.forget", everything=everything)
         if everything:
             count = await self._memories.count(owner)
@@ -150,6 +155,22 @@ class MemoryMethods:
         ):
             raise not_found(MemoryNotFound(shorten(name)))
         return MemoryForgetResult(ok=True, forgotten=1)
+
+    async def _spare_what_was_set(self, caller: Caller, params: MemoryForgetParams, everything: bool) -> None:
+        """A child does not make room for something else in the place of what an admin set.
+
+        Raises:
+            Forbidden: it is that, or all is to be forgotten and that is among it.
+        """
+        spared: Sequence[Memory | None]
+        if everything:
+            spared = await self._memories.most_important(caller.user_id, EVERYTHING, self._clock())
+        elif params.id is not UNSET:
+            spared = [await self._memories.get(caller.user_id, params.id)]
+        else:
+            spared = [await self._memories.by_key(caller.user_id, str(params.key))]
+        if any(memory is not None and memory.source == "admin_set" for memory in spared):
+            raise Forbidden(Permission.MEMORY_WRITE)
 
     @method("memory.export")
     async def export(self, caller: Caller, params: MemoryExportParams) -> MemoryExportResult:

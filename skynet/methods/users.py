@@ -58,9 +58,9 @@ DAY_MS = 86_400_000
 MOST_TOKENS = 100
 """Personal tokens that one person may have."""
 
-OWN_FIELDS = frozenset({"displayName", "language", "tone", "interests", "timeZone", "quietHours"})
+OWN_FIELDS = frozenset({"displayName", "language", "tone", "interests", "quietHours"})
 """What everybody may change of themselves."""
-ADULT_FIELDS = OWN_FIELDS | {"age"}
+ADULT_FIELDS = OWN_FIELDS | {"age", "timeZone"}
 """What everybody but children may."""
 POWERS = frozenset({"role", "flags", "disabled", "requiresApproval"})
 """What live connections and runs were let in with: a change ends them."""

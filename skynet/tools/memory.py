@@ -7,7 +7,7 @@ from typing import Final
 from skynet.gateway.approvals import Record
 from skynet_agent.messages import Json
 from skynet_agent.tools import Tool, ToolContext, ToolFailed
-from skynet_memory.ids import now_ms
+from skynet_memory.ids import Role, now_ms
 from skynet_memory.memories import MemoryStore
 from skynet_memory.memory_types import Memory, NewMemory
 
@@ -159,6 +159,9 @@ class MemoryTools:
 
     async def forget(self, context: ToolContext, arguments: Mapping[str, Json]) -> str:
         key = arguments["key"]
+        known = await self._memories.by_key(context.owner, key) if context.role is Role.CHILD else None
+        if known is not None and known.source == "admin_set":
+            raise ToolFailed(f'"{key}" was set by a grown-up, and stays')
         if not await self._memories.forget(context.owner, key=key):
             alike = await self._memories.search(context.owner, key, limit=3, now_ms=self._clock())
             keys = ", ".join(f'"{hit.memory.key}"' for hit in alike)

@@ -1,4 +1,4 @@
-"""A child's conversations are the child's own: a guardian reads them only where a setting says so, and on the record."""
+"""A child's conversations are its own: a guardian reads them only where a setting says so, and on the record."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

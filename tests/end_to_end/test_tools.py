@@ -346,9 +346,7 @@ async def test_a_child_uses_no_tools_and_the_model_is_told(
     async with gateway.client(token=token, caps=CAPS) as child:
         run_id = await send(child, f"{tool('write_file', path='a.txt', content='x')} {tool('list_files')}")
         said = text((await child.chat_end(run_id))["message"])
-        assert said == (
-            "tool said: list_files is not for this person (role child): it needs the permission files.read"
-        )
+        assert said == ("tool said: list_files is not for this person (role child): it needs the permission files.read")
         results = [event["payload"]["data"] for event in tool_events(child, run_id)]
         assert [each["isError"] for each in results if each["phase"] == "result"] == [True, True]
         refused = [text(message) for message in await history(child) if message["role"] == "toolResult"]

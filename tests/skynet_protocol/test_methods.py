@@ -69,7 +69,7 @@ def test_any_connection_may_ask_for_health_and_ping(method, role):
         ("node.rename", "operator.pairing"),
         ("config.set", "operator.admin"),
         ("exec.approvals.get", "operator.admin"),
-        ("sessions.patch", "operator.admin"),
+        ("sessions.patch", "operator.write"),
         ("chat.inject", "operator.admin"),
         ("connect", "operator.admin"),
         ("wizard.status", "operator.admin"),

@@ -19,7 +19,7 @@ MATRIX = {
     "memory.write": (ALL, OWN, OWN),
     "profile.read": (ALL, OWN, OWN),
     "profile.write": (ALL, OWN, OWN),
-    "devices.manage": (ALL, OWN, OWN),
+    "devices.manage": (ALL, OWN, NONE),
     "costs.view": (ALL, OWN, OWN),
     "files.read": (ALL, OWN, NONE),
     "files.write": (ALL, OWN, NONE),

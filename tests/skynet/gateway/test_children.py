@@ -122,7 +122,7 @@ async def test_guardians_are_told_of_what_kind_and_never_the_text(house: House) 
         {"childId": house.child.id, "childName": "Kim", "category": "drugs", "at": ms(NOON)},
     ]
     (told,) = house.system_events.queued(house.parent.id)
-    assert told == "Guardian alert: Kim, category drugs, 2026-07-13 10:00 UTC"
+    assert told == "Guardian alert: the child that calls itself “Kim”, category drugs, 2026-07-13 10:00 UTC"
     assert house.system_events.queued(house.child.id) == []
     assert await house.audit.list(limit=10) == []
 
@@ -358,14 +358,15 @@ async def test_a_strict_answer_has_to_pass_the_model_too(
 async def test_topics_are_never_remembered_of_a_child(house: House) -> None:
     refuses = house.guard.never_remember(house.child)
     assert refuses is not None
-    assert refuses("has asthma") == "health"
-    assert refuses("call 030 1234567") == "phone"
+    assert refuses("has asthma") == "it is about health, which is not remembered of children"
+    assert refuses("call 030 1234567") == "it is about phone, which is not remembered of children"
     assert refuses("likes dinosaurs") is None
     assert refuses("parents votes for nobody") is None  # not configured
-    assert refuses("wants to know how to make a bomb") == "weapons"
+    assert refuses("wants to know how to make a bomb") == "it is about weapons, which is not remembered of children"
     assert refuses("never tell stories of war, murder or guns") is None
     off = house.guard.never_remember(replace(house.child, content_filter="off"))
-    assert off is not None and off("how to make a bomb") is None and off("has asthma") == "health"
+    assert off is not None and off("how to make a bomb") is None
+    assert off("has asthma") == "it is about health, which is not remembered of children"
     assert house.guard.never_remember(house.parent) is None
 
 

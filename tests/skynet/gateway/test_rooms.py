@@ -145,8 +145,8 @@ async def test_a_member_does_not_change_what_is_everybodys(house: House, method:
     await answer(house.ada, "say=hello", key=house.key)
     await house.admin.call("groups.join", {"groupId": house.room})
     params = {"key": house.key, **({"label": "mine"} if method == "sessions.patch" else {})}
-    assert (await refusal(house.ada, method, params))["details"]["code"] == "FORBIDDEN", "its scope"
-    assert (await refusal(house.admin, method, params))["details"]["code"] == "NOT_FOUND"
+    for member in (house.ada, house.admin):
+        assert (await refusal(member, method, params))["details"]["code"] == "NOT_FOUND"
     assert (
         "groups.manage"
         in (await refusal(house.ada, "chat.send", {"sessionKey": house.key, "message": "/new", "idempotencyKey": "i"}))[

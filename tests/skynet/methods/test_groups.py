@@ -119,3 +119,15 @@ async def test_a_group_is_no_person(people: People) -> None:
 async def test_a_name_is_one(people: People, name: str) -> None:
     code, words = await refused(people, people.world.admin, "groups.create", {"name": name})
     assert code == "INVALID_PARAMS" and "name" in words
+
+
+async def test_who_was_taken_out_does_not_come_back_by_themselves(people: People) -> None:
+    """They know the room's id; that is not enough any more, until somebody who may lets them in again."""
+    group, admin, user = await make(people), people.world.admin, people.world.user
+    await people.call(user, "groups.join", {"groupId": group})
+    await people.call(admin, "groups.leave", {"groupId": group, "userId": user.user_id})
+    code, _ = await refused(people, user, "groups.join", {"groupId": group})
+    assert code == "NOT_FOUND"
+    await people.call(admin, "groups.join", {"groupId": group, "userId": user.user_id})
+    await people.call(user, "groups.leave", {"groupId": group})
+    await people.call(user, "groups.join", {"groupId": group})  # who left may come again
