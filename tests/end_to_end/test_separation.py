@@ -2,7 +2,8 @@
 
 A walk of random steps: a person does something with one of their ways in, and then everything that anybody was sent is
 looked at (:mod:`tests.support.household`). ``SKYNET_SEPARATION_STEPS`` says how many steps (2,000 if nothing is said),
-``SKYNET_SEPARATION_SEED`` which walks; see docs/development.md.
+``SKYNET_SEPARATION_SEED`` which walks (the same ones if nothing is said, ``random`` for others); see
+docs/development.md.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ STEPS = int(os.environ.get("SKYNET_SEPARATION_STEPS", "2000"))
 STEPS_A_WALK = 100
 LONGEST_STEP_S = 30
 """What takes longer will not end, however slow the machine is."""
-SEED = int(os.environ.get("SKYNET_SEPARATION_SEED") or random.SystemRandom().randrange(2**32))
+_SEED = os.environ.get("SKYNET_SEPARATION_SEED", "4711")
+SEED = random.SystemRandom().randrange(2**32) if _SEED == "random" else int(_SEED)
 MOST_CONNECTIONS = 5
 REACHES_OTHERS = ("users.", "identities.", "approvals.", "device.", "groups.", "memory.", "knowledge.", "config.")
 """What admins may name others in: not tried at random by them, for it works."""
