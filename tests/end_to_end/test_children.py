@@ -392,7 +392,8 @@ async def test_an_alert_reaches_the_childs_guardians_alone_and_holds_no_text(
     # her own assistant hears of it too, without a word of what was said
     await answer(anna.client, "say=hello")
     asked = json.dumps(models.bodies[-1])
-    assert "Guardian alert: the child that calls itself “Mia”, category weapons" in asked and MARKER not in asked
+    assert "Guardian alert: the child that calls itself" in asked and "category weapons" in asked
+    assert MARKER not in asked
     await answer(ben.client, "say=hello")
     assert "Guardian alert" not in json.dumps(models.bodies[-1])
 

@@ -334,7 +334,7 @@ async def test_a_members_device_keeps_working_with_the_scopes_a_command_line_ask
         assert client.hello["auth"] == first
         await client.call("sessions.list", {})
         with pytest.raises(Refused, match=r"^missing scope: operator.admin$"):
-            await client.call("sessions.delete", {"key": "x"})
+            await client.call("system-event", {"text": "x"})
 
 
 async def test_an_admin_hears_of_members_devices_and_lets_them_in(
