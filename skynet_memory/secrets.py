@@ -44,3 +44,13 @@ class Secret:
 
 def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def random_token(size_bytes: int) -> str:
+    """So many random bytes as text for URLs and command lines: never with a hyphen in front, which there means an
+    option (``--token -x…``)."""
+    import secrets  # rarely needed
+
+    while (token := secrets.token_urlsafe(size_bytes)).startswith("-"):
+        pass
+    return token

@@ -7,7 +7,6 @@ never silently, and with the move every token it had is dead.
 
 import enum
 import hmac
-import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -17,7 +16,7 @@ import msgspec
 from skynet_memory.database import Database, Row, Statements, Value
 from skynet_memory.ids import DeviceId, UserId, new_id
 from skynet_memory.ids import now_ms as current_ms
-from skynet_memory.secrets import Secret
+from skynet_memory.secrets import Secret, random_token
 from skynet_users.errors import BeyondOwnScopes, UnknownDevice, UnknownDeviceRole, UnknownPairingRequest
 from skynet_users.scopes import covers
 
@@ -418,7 +417,7 @@ def _at(now_ms: int | None) -> int:
 
 
 def _new_token() -> str:
-    return secrets.token_urlsafe(32)
+    return random_token(32)
 
 
 def _owner(whose: Whose) -> str | None:

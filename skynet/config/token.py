@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from skynet.config.schema import Config
-from skynet_memory.secrets import Secret
+from skynet_memory.secrets import Secret, random_token
 
 TOKEN_FILE_NAME = "gateway.token"  # noqa: S105
 TOKEN_BYTES = 32
@@ -55,7 +55,7 @@ def _store_new_token(home: Path) -> tuple[Secret, bool]:
     import secrets  # only at the first start
 
     ensure_home(home)
-    token = secrets.token_urlsafe(TOKEN_BYTES)
+    token = random_token(TOKEN_BYTES)
     final = home / TOKEN_FILE_NAME
     fresh = home / f".{TOKEN_FILE_NAME}.{os.getpid()}.{secrets.token_hex(4)}"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from skynet_memory.secrets import Secret
+from skynet_memory.secrets import Secret, random_token
 
 
 def test_it_does_not_show_itself() -> None:
@@ -35,3 +35,11 @@ def test_it_is_neither_hashed_nor_pickled() -> None:
         pickle.dumps(Secret("a"))
     with pytest.raises(AttributeError):
         Secret("a").other = 1  # type: ignore[attr-defined]
+
+
+def test_a_random_token_is_no_option_of_a_command_line() -> None:
+    """One in 64 of such texts begins with a hyphen."""
+    tokens = {random_token(32) for _ in range(2000)}
+    assert len(tokens) == 2000
+    assert not any(token.startswith("-") for token in tokens)
+    assert {len(token) for token in tokens} == {43}
