@@ -49,6 +49,8 @@ def make_home(home: Path, models: ModelServer) -> Path:
     (home / "skynet.toml").write_text(
         f'[providers.mock]\nbase_url = "{models.url}"\napi_key = "k"\n'
         'models = [{ id = "mock-1", context_window = 128000 }]\n'
+        # which would add entries and calls of its own to conversations of more than 40 turns
+        "[compaction]\nenabled = false\n"
     )
     return home
 
