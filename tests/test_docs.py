@@ -50,7 +50,6 @@ from skynet.paths import DEEPEST
 from skynet.places import LEAST_FREE_BYTES, Places
 from skynet.plugins import MOST_PLUGINS, PluginFile, parse
 from skynet.plugins.folders import FILE_BYTES
-from skynet.processes import OPEN_FILES, OUTPUT_BYTES
 from skynet.supervisor import Supervisor
 from skynet.tools import Remembered, built_in_tools, files, plugins, search
 from skynet.tools.commands import CommandPort
@@ -69,6 +68,7 @@ from skynet_memory.search import TranscriptSearch
 from skynet_protocol import approvals, audit, groups, history, identities, knowledge, memory, providers, users
 from skynet_protocol.events import EVENT_SCOPES, EVENTS, is_droppable
 from skynet_protocol.methods import METHODS
+from skynet_terminal.processes import OPEN_FILES, OUTPUT_BYTES
 from skynet_users.permissions import DEFAULT_POLICY, Permission, Reach, permits
 from skynet_users.schema import COMPONENT as USER_TABLES
 

@@ -12,7 +12,7 @@ from skynet.hooks.bus import Block
 from skynet.hooks.events import Event, Gate
 from skynet.hooks.files import trusted_program
 from skynet.paths import Folder, shown
-from skynet.processes import OUTPUT_BYTES, Ended, run_program
+from skynet_terminal.processes import OUTPUT_BYTES, Ended, run_program
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LONGEST_WORDS = 2000

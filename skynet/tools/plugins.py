@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from skynet.plugins import Plugin, Plugins
-from skynet.processes import Ended, run_program
 from skynet_agent.cutting import cut_middle
 from skynet_agent.messages import Json
 from skynet_agent.tools import Tool, ToolContext, ToolFailed
+from skynet_terminal.processes import Ended, run_program
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from skynet.hooks import BeforeMessage, Block, Event, HookBus, MessageSent, Stopped, load_hooks, thawed
 from skynet.hooks.bus import FAILED
 from skynet.hooks.shell import ShellHookFailed, answer, event_json
-from skynet.processes import OUTPUT_BYTES, Ended, Output
 from skynet.supervisor import Supervisor
+from skynet_terminal.processes import OUTPUT_BYTES, Ended, Output
 from tests.skynet.hooks.support import ADA, message, one_of_each, sent, tool_call
 from tests.support.polling import until
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 import uvloop
 
-from skynet import processes
-from skynet.processes import OUTPUT_BYTES, Ended, run_program
+from skynet_terminal import processes
+from skynet_terminal.processes import OUTPUT_BYTES, Ended, run_program
 from tests.support.polling import until
 
 ENV = {"PATH": "/usr/bin:/bin"}

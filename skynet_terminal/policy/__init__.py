@@ -1,0 +1,1 @@
+"""Which commands may run: decided on what they are, not on how they are spelt."""

@@ -1,0 +1,35 @@
+"""What the policy says of a command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+
+
+class Level(StrEnum):
+    """How much somebody's commands are trusted."""
+
+    STRICT = "strict"
+    """Children and strangers: only what is known to be harmless."""
+    STANDARD = "standard"
+    """The role user."""
+    TRUSTED = "trusted"
+    """Admins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """
+    ``rule`` is the id of the rule that decided (``destructive.remove-everything``), "" if none had to.
+    ``reason`` says in one sentence what is refused or asked and why, for the person and the model.
+    ``commands`` are the simple commands that were found, as far as their words are known without running anything: what
+    an approval for always is stored as. Empty if the line cannot be told apart into such.
+    """
+
+    decision: Decision
+    rule: str = ""
+    reason: str = ""
+    commands: tuple[tuple[str, ...], ...] = ()
