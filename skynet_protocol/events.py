@@ -36,6 +36,8 @@ EVENTS: tuple[str, ...] = (
     "approvals.resolved",
     "guardian.alert",
     "memory.read",
+    "terminal.output",
+    "terminal.exit",
 )
 """What ``features.events`` of hello-ok says, OpenClaw's in its order first."""
 

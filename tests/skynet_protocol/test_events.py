@@ -14,7 +14,7 @@ def wire(value: object) -> Any:
 
 
 def test_names_in_openclaws_order():
-    assert len(EVENTS) == len(set(EVENTS)) == 24
+    assert len(EVENTS) == len(set(EVENTS)) == 26
     assert EVENTS[:5] == ("connect.challenge", "agent", "chat", "presence", "tick")
     assert EVENTS[16:19] == ("exec.approval.requested", "exec.approval.resolved", "update.available")
     assert EVENTS[19:] == (
@@ -23,6 +23,8 @@ def test_names_in_openclaws_order():
         "approvals.resolved",
         "guardian.alert",
         "memory.read",
+        "terminal.output",
+        "terminal.exit",
     )
 
 
@@ -40,6 +42,7 @@ def test_guarded_events():
 @pytest.mark.parametrize("name", EVENTS)
 def test_which_events_a_slow_client_may_miss(name):
     kept = {"connect.challenge", "agent", "chat", "health", "shutdown", "node.invoke.request"}
+    kept |= {"terminal.output", "terminal.exit"}  # not again, and their sender waits for slow readers
     assert is_droppable(name) == (name not in kept)
     assert is_droppable(name, "final") == (name not in kept)
 
