@@ -447,6 +447,129 @@ class ChildrenConfig(Section, frozen=True, kw_only=True):
     ``email`` and ``password``."""
 
 
+class TerminalLimitsConfig(Section, frozen=True, kw_only=True):
+    """``[terminal.limits]``: what one command has, with all that it starts."""
+
+    cpu_s: Annotated[int, Meta(ge=1, le=86_400)] = 600
+    """Seconds of processor time of each process. Default 600."""
+
+    memory_mb: Annotated[int, Meta(ge=16, le=1_048_576)] = 2048
+    """Megabytes of memory of all its processes. Default 2048."""
+
+    processes: Annotated[int, Meta(ge=4, le=100_000)] = 256
+    """Processes and threads. Default 256."""
+
+    file_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 1024
+    """Megabytes of the largest file that it writes. Default 1024."""
+
+    disk_mb: Annotated[int, Meta(ge=1, le=16_777_216)] = 4096
+    """Megabytes by which it may fill the disk. Default 4096."""
+
+    tmp_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 512
+    """Megabytes of its own ``/tmp``, which is in memory. Default 512."""
+
+
+class CommandRuleConfig(Section, frozen=True, kw_only=True):
+    """``[[terminal.rules]]``: a rule of one's own about commands, before the built-in ones, see
+    docs/command-policy.md."""
+
+    decision: Literal["allow", "ask", "deny"]
+    """What becomes of it. ``allow`` lifts a question or a refusal, but none of what destroys the machine.
+    Required."""
+
+    program: Annotated[str, Meta(min_length=1, max_length=256)]
+    """The program's name, ``terraform``, without its path. Required."""
+
+    args: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
+    """Words that have to be among its arguments, in this order: ``["apply"]``. ``*`` stands for any one word. Default
+    none: the program whatever its arguments."""
+
+    reason: Annotated[str, Meta(max_length=500)] = ""
+    """Told to the person and the model. Default empty: that the household has a rule."""
+
+    roles: tuple[Literal["admin", "user", "child"], ...] = ()
+    """For whom it holds. Default empty: everybody."""
+
+
+class MountConfig(Section, frozen=True, kw_only=True):
+    """``[[terminal.mounts]]``: a directory of this machine that commands see as well (docs/sandbox.md)."""
+
+    source: Annotated[str, Meta(min_length=1, max_length=4096)]
+    """The directory or file on this machine, absolute. Required."""
+
+    target: Annotated[str, Meta(max_length=4096)] = ""
+    """Where commands see it, absolute. Default empty: ``/mnt/`` and the name of ``source``."""
+
+    mode: Literal["ro", "rw"] = "ro"
+    """``ro``: can be read. ``rw``: can be written too. Default ``ro``."""
+
+    people: tuple[str, ...] = ()
+    """Whose commands see it: ids of people, or ``role:admin``, ``role:user``. Default empty: admins' alone."""
+
+
+class HostsConfig(Section, frozen=True, kw_only=True):
+    """``[terminal.hosts]``: what commands reach of the network, which is nothing unless it stands here."""
+
+    admin: tuple[str, ...] = ()
+    """Hosts for admins' commands: ``pypi.org``, ``*.github.com`` for those below a name, ``*`` for every public one.
+    Addresses of this machine and of private networks are never reached. Default none."""
+
+    user: tuple[str, ...] = ()
+    """Hosts for users' commands. Default none."""
+
+
+class ApproverConfig(Section, frozen=True, kw_only=True):
+    """``[terminal.approver]``: who is asked about a command that needs a yes. About a child's it is always
+    somebody else."""
+
+    admin: Literal["self", "admin"] = "self"
+    """Of admins: ``self``, on their own devices, or ``admin``: another admin. Default ``self``."""
+
+    user: Literal["self", "admin"] = "self"
+    """Of users. Default ``self``."""
+
+
+class TerminalConfig(Section, frozen=True, kw_only=True):
+    """``[terminal]``: commands, jobs and terminals, and what holds them (docs/sandbox.md, docs/terminal.md)."""
+
+    sandbox: Literal["auto", "bubblewrap", "podman", "docker", "none"] = "auto"
+    """What commands run in. ``auto``: bubblewrap, or else podman or docker if ``image`` is set; without one of them no
+    command runs. ``none``: nothing holds them, and only admins may run any. Default ``auto``."""
+
+    image: Annotated[str, Meta(max_length=512)] = ""
+    """The image for podman and docker. Default empty."""
+
+    timeout_s: Annotated[float, Meta(gt=0, le=300)] = 30.0
+    """Seconds for a command that names no time of its own. Default 30."""
+
+    longest_s: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+    """Most seconds that a command can be given. Default 300."""
+
+    idle_s: Annotated[float, Meta(ge=1, le=604_800)] = 1800.0
+    """Seconds after which a terminal or a shell that nobody uses is ended. Default 1800."""
+
+    max_terminals: Annotated[int, Meta(ge=0, le=1000)] = 8
+    """Terminals of one person at a time. Default 8."""
+
+    max_jobs: Annotated[int, Meta(ge=0, le=1000)] = 8
+    """Background jobs of one person at a time. Default 8."""
+
+    job_log_bytes: Annotated[int, Meta(ge=4096, le=1_073_741_824)] = 8_388_608
+    """Bytes kept of the output of a background job, its beginning and its end. Default 8388608."""
+
+    blocked: tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...] = ()
+    """Commands that nobody runs, by their first words: ``terraform apply``. Default none."""
+
+    rules: tuple[CommandRuleConfig, ...] = ()
+    mounts: tuple[MountConfig, ...] = ()
+    env: dict[str, Secret] = msgspec.field(default_factory=dict)
+    """``[terminal.env]``: variables that every command gets: keys of tools, never the gateway's own. Default none."""
+
+    hosts: HostsConfig = HostsConfig()
+    approver: ApproverConfig = ApproverConfig()
+    limits: TerminalLimitsConfig = TerminalLimitsConfig()
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration, complete and checked. Made by :func:`skynet.config.load_config`; its paths are
     absolute."""
@@ -470,6 +593,7 @@ class Config(Section, frozen=True, kw_only=True):
     hooks: HooksConfig = HooksConfig()
     filter: FilterConfig = FilterConfig()
     children: ChildrenConfig = ChildrenConfig()
+    terminal: TerminalConfig = TerminalConfig()
 
     home: Path = Path()
     """The state directory (``SKYNET_HOME``, default ``~/.skynet``). Not a key of the file."""
