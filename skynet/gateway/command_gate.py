@@ -1,0 +1,212 @@
+"""Whether a person may run a command, here and now: permission, policy, and whoever has to say yes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from skynet.gateway.approvals import ToolDecision
+from skynet.gateway.auth import Note
+from skynet_agent.messages import Json
+from skynet_agent.tools import ToolContext
+from skynet_memory.ids import Role, SessionKey, UserId
+from skynet_terminal.errors import CommandBlocked
+from skynet_terminal.policy.base import Level, Verdict
+from skynet_users.errors import Forbidden
+from skynet_users.people import User
+from skynet_users.permissions import Permission
+
+log = logging.getLogger(__name__)
+
+Host: TypeAlias = Literal["sandbox", "gateway", "node"]
+"""Where a command runs: held by the sandbox, on the gateway's machine with nothing that holds it, or on a node."""
+ExecDecision: TypeAlias = Literal["allow-once", "allow-always", "deny"] | None
+
+LEVELS: Mapping[Role, Level] = {Role.ADMIN: Level.TRUSTED, Role.USER: Level.STANDARD, Role.CHILD: Level.STRICT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecQuestion:
+    """A command that somebody has to allow."""
+
+    command: str
+    """As it was given, for people."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """The simple commands in it, as far as they are known: what "always" would allow."""
+    cwd: str = ""
+    host: Host = "sandbox"
+    node_id: str = ""
+    session_key: SessionKey | None = None
+    run_id: str = ""
+    rule: str = ""
+    reason: str = ""
+    update: Callable[[str], None] = lambda text: None
+    """Told that somebody is being asked."""
+
+
+class Policy(Protocol):
+    """What the rules say of a command line."""
+
+    def judge(self, command: str, level: Level) -> Verdict: ...
+
+
+class Approver(Protocol):
+    """Who is asked where the rules do not decide, and what was allowed for good."""
+
+    async def ask(self, user: User, question: ExecQuestion) -> ExecDecision: ...
+
+    async def allows(self, user_id: UserId, commands: Sequence[Sequence[str]]) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stance:
+    """How commands of a session are handled (OPENCLAW-V3 6.4), as far as the person may set that."""
+
+    host: Host = "sandbox"
+    node: str = ""
+    security: Literal["deny", "allowlist", "full"] = "full"
+    """``deny``: no commands. ``allowlist``: those alone that were allowed for good; the rest is asked about."""
+    ask: Literal["off", "on-miss", "always"] = "on-miss"
+    """``off``: nobody is asked; what would need a yes is refused. ``always``: every command is asked about."""
+    trusts_all: bool = False
+    """Nothing is asked; what the policy refuses is still refused. Admins' alone (``/elevated full``)."""
+
+
+class CommandGate:
+    """
+    Args:
+        policy: gives the policy, which is made when it is first needed.
+        people: who somebody is now; None for nobody.
+        by_hand: asked for commands that people with ``requiresApproval`` give themselves. Their assistant's calls were
+            asked about before they came here.
+        note: told of refused commands, for the audit log.
+    """
+
+    def __init__(
+        self,
+        policy: Callable[[], Policy],
+        approver: Approver,
+        *,
+        people: Callable[[UserId], Awaitable[User | None]],
+        by_hand: Callable[[User, str, Mapping[str, Json], str], Awaitable[ToolDecision]],
+        note: Note,
+    ) -> None:
+        self._policy = policy
+        self._approver = approver
+        self._people = people
+        self._by_hand = by_hand
+        self._note = note
+
+    async def person(self, context: ToolContext) -> User:
+        """Who asks, as the person is now.
+
+        Raises:
+            Forbidden: the person may not run commands, or not any more.
+        """
+        user = await self._people(context.user_id)
+        if user is None or user.disabled or Permission.COMMANDS_RUN not in context.permissions:
+            raise Forbidden(Permission.COMMANDS_RUN)
+        return user
+
+    async def admit(
+        self, context: ToolContext, command: str, stance: Stance, *, cwd: str, is_confined: bool, by_hand: bool
+    ) -> None:
+        """Let the command pass, or not. May wait for somebody's yes.
+
+        Args:
+            is_confined: a sandbox holds what the command does. Without one only what is harmless by itself passes
+                without a question.
+
+        Raises:
+            CommandBlocked: with the rule and the reason.
+            Forbidden: the person may not run commands at all.
+        """
+        user = await self.person(context)
+        level = LEVELS[context.role]
+        verdict = self._policy().judge(command, level)
+        try:
+            await self._pass(user, context, command, stance, verdict, cwd=cwd, is_confined=is_confined)
+            if by_hand and user.requires_approval:
+                await self._pass_by_hand(user, command, cwd)
+        except CommandBlocked as blocked:
+            log.warning("blocked a command of %s by rule %s", user.id, blocked.rule, extra={"user_id": user.id})
+            self._note("command.blocked", user.id, blocked.rule, {"reason": blocked.reason})
+            raise
+
+    async def admit_terminal(self, context: ToolContext, program: str, *, is_confined: bool) -> None:
+        """As :meth:`admit`, for a terminal, in which anything can be typed.
+
+        Raises:
+            CommandBlocked, Forbidden: see there.
+        """
+        user = await self.person(context)
+        if LEVELS[context.role] is Level.STRICT:
+            raise CommandBlocked("terminal.strict", "a terminal is not for this person: what is typed is not judged")
+        if not is_confined and context.role is not Role.ADMIN:
+            raise CommandBlocked("sandbox.none", "without a sandbox only admins run commands")
+        if user.requires_approval:
+            await self._pass_by_hand(user, program, "")
+
+    async def _pass(
+        self,
+        user: User,
+        context: ToolContext,
+        command: str,
+        stance: Stance,
+        verdict: Verdict,
+        *,
+        cwd: str,
+        is_confined: bool,
+    ) -> None:
+        if not is_confined and stance.host != "node" and context.role is not Role.ADMIN:
+            raise CommandBlocked("sandbox.none", "without a sandbox only admins run commands")
+        if verdict.decision == "deny":
+            raise CommandBlocked(verdict.rule, verdict.reason)
+        if stance.security == "deny":
+            raise CommandBlocked("session.deny", "commands are switched off in this conversation")
+        rule, reason = self._question(command, stance, verdict, is_confined=is_confined)
+        if not rule or stance.trusts_all:
+            return
+        if stance.ask != "always" and verdict.commands and await self._approver.allows(user.id, verdict.commands):
+            return
+        if stance.ask == "off":
+            raise CommandBlocked(rule, f"{reason}, and nobody is asked in this conversation")
+        decision = await self._approver.ask(
+            user,
+            ExecQuestion(
+                command=command,
+                commands=verdict.commands,
+                cwd=cwd,
+                host=stance.host,
+                node_id=stance.node,
+                session_key=context.session_key,
+                run_id=context.run_id,
+                rule=rule,
+                reason=reason,
+                update=context.update,
+            ),
+        )
+        if decision is None:
+            raise CommandBlocked(rule, f"{reason}: it needs a yes, which was asked for and has not come")
+        if decision == "deny":
+            raise CommandBlocked(rule, f"{reason}, and it was not allowed")
+
+    def _question(self, command: str, stance: Stance, verdict: Verdict, *, is_confined: bool) -> tuple[str, str]:
+        """The rule by which somebody has to be asked, and why; "" if nobody has to."""
+        if verdict.decision == "ask":
+            return verdict.rule, verdict.reason
+        if stance.ask == "always":
+            return "session.always", "every command of this conversation is asked about"
+        if stance.security == "allowlist":
+            return "session.allowlist", "it is not among the commands that were allowed for good"
+        if not is_confined and self._policy().judge(command, Level.STRICT).decision != "allow":
+            return "sandbox.outside", "it runs outside of the sandbox"
+        return "", ""
+
+    async def _pass_by_hand(self, user: User, command: str, cwd: str) -> None:
+        arguments = {"command": command, "cwd": cwd}
+        decision = await self._by_hand(user, "terminal", arguments, f"terminal: {command}"[:300])
+        if decision.outcome != "approved":
+            raise CommandBlocked("person.approval", f"not run: {decision}")
