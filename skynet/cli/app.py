@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "skynet.cli.status:status",
         "Show whether the gateway runs, which model answers, and what was said last.",
     ),
+    "doctor": ("skynet.cli.doctor:doctor", "Say what is right with this gateway, what is not, and what to do."),
     "agent": ("skynet.cli.agent:agent", "Ask the assistant one thing."),
     "chat": ("skynet.cli.chat:chat", "Talk with the assistant."),
     "logs": ("skynet.cli.log_tail:logs", "Print the gateway's log."),
