@@ -116,8 +116,7 @@ class CommandGate:
         """Let the command pass, or not. May wait for somebody's yes.
 
         Args:
-            is_confined: a sandbox holds what the command does. Without one only what is harmless by itself passes
-                without a question.
+            is_confined: a sandbox holds what the command does.
 
         Raises:
             CommandBlocked: with the rule and the reason.
@@ -166,7 +165,7 @@ class CommandGate:
             raise CommandBlocked(verdict.rule, verdict.reason)
         if stance.security == "deny":
             raise CommandBlocked("session.deny", "commands are switched off in this conversation")
-        rule, reason = self._question(command, stance, verdict, is_confined=is_confined)
+        rule, reason = self._question(command, stance, verdict)
         if not rule or stance.trusts_all:
             return
         if stance.ask != "always" and verdict.commands and await self._approver.allows(user.id, verdict.commands):
@@ -193,7 +192,7 @@ class CommandGate:
         if decision == "deny":
             raise CommandBlocked(rule, f"{reason}, and it was not allowed")
 
-    def _question(self, command: str, stance: Stance, verdict: Verdict, *, is_confined: bool) -> tuple[str, str]:
+    def _question(self, command: str, stance: Stance, verdict: Verdict) -> tuple[str, str]:
         """The rule by which somebody has to be asked, and why; "" if nobody has to."""
         if verdict.decision == "ask":
             return verdict.rule, verdict.reason
@@ -201,7 +200,7 @@ class CommandGate:
             return "session.always", "every command of this conversation is asked about"
         if stance.security == "allowlist":
             return "session.allowlist", "it is not among the commands that were allowed for good"
-        if not is_confined and self._policy().judge(command, Level.STRICT).decision != "allow":
+        if stance.host != "sandbox" and self._policy().judge(command, Level.STRICT).decision != "allow":
             return "sandbox.outside", "it runs outside of the sandbox"
         return "", ""
 
