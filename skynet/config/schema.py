@@ -570,6 +570,19 @@ class TerminalConfig(Section, frozen=True, kw_only=True):
     limits: TerminalLimitsConfig = TerminalLimitsConfig()
 
 
+class NodesConfig(Section, frozen=True, kw_only=True):
+    """``[nodes]``: what devices that lend the assistant their abilities may be asked to do."""
+
+    allow_commands: tuple[str, ...] = ()
+    """Commands of nodes that their platform does not allow by itself: ``camera.snap``, ``camera.clip``,
+    ``screen.record``, ``contacts.add``, ``calendar.add``, ``reminders.add``, ``sms.send`` and those of a node's own.
+    Default empty."""
+
+    deny_commands: tuple[str, ...] = ()
+    """Commands that no node is asked for, for example ``system.run``; this goes before everything that allows them.
+    Default empty."""
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration, complete and checked. Made by :func:`skynet.config.load_config`; its paths are
     absolute."""
@@ -594,6 +607,7 @@ class Config(Section, frozen=True, kw_only=True):
     filter: FilterConfig = FilterConfig()
     children: ChildrenConfig = ChildrenConfig()
     terminal: TerminalConfig = TerminalConfig()
+    nodes: NodesConfig = NodesConfig()
 
     home: Path = Path()
     """The state directory (``SKYNET_HOME``, default ``~/.skynet``). Not a key of the file."""
