@@ -21,6 +21,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("skynet.cli.doctor:doctor", "Say what is right with this gateway, what is not, and what to do."),
     "agent": ("skynet.cli.agent:agent", "Ask the assistant one thing."),
     "chat": ("skynet.cli.chat:chat", "Talk with the assistant."),
+    "exec": ("skynet.cli.exec:execute", "Run a command where the assistant runs its own."),
+    "jobs list": ("skynet.cli.jobs:list_jobs", "List your background jobs, newest first."),
+    "jobs show": ("skynet.cli.jobs:show", "Show how a job is."),
+    "jobs output": ("skynet.cli.jobs:output", "Print what a job has written."),
+    "jobs kill": ("skynet.cli.jobs:kill", "End a job with all that it has started."),
+    "terminal new": ("skynet.cli.terminal:new", "Open a shell on the gateway's machine."),
+    "terminal attach": ("skynet.cli.terminal:attach", "Go back to a terminal that one has left."),
+    "terminal list": ("skynet.cli.terminal:list_terminals", "List your terminals."),
+    "terminal kill": ("skynet.cli.terminal:kill", "End a terminal with all that runs in it."),
     "logs": ("skynet.cli.log_tail:logs", "Print the gateway's log."),
     "gateway run": ("skynet.cli.run:run", "Run the gateway in the foreground."),
     "sessions list": ("skynet.cli.sessions:list_sessions", "List your conversations, newest first."),
@@ -75,6 +84,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 GROUPS: dict[str, str] = {
     "gateway": "Run the gateway.",
+    "jobs": "Commands in the background.",
+    "terminal": "Open a shell on the gateway's machine, and leave it without ending it (Ctrl-]).",
     "sessions": "Conversations that the gateway keeps.",
     "config": "The configuration.",
     "providers": "Who runs the models.",
@@ -86,6 +97,9 @@ GROUPS: dict[str, str] = {
     "memory": "What the assistant remembers.",
     "audit": "The record of who did what.",
 }
+
+DEFAULTS: dict[str, str] = {"terminal": "new"}
+"""What a group of commands does if none of them is named."""
 
 
 def build_app() -> App:
@@ -106,6 +120,7 @@ def run_app(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         app = build_app()
+        arguments = _with_default(arguments)
         result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         if asyncio.iscoroutine(result):
             result = asyncio.run(_owned(result))
@@ -122,6 +137,14 @@ def run_app(arguments: Sequence[str]) -> int:
         _forget_stdout()
         return Exit.FAILED
     return result if isinstance(result, int) else Exit.OK
+
+
+def _with_default(arguments: Sequence[str]) -> Sequence[str]:
+    """``skynet terminal`` and ``skynet terminal --title X`` as what they stand for."""
+    group, *rest = arguments or [""]
+    if group not in DEFAULTS or (rest and (not rest[0].startswith("-") or rest[0] in ("--help", "-h"))):
+        return arguments
+    return [group, DEFAULTS[group], *rest]
 
 
 async def _owned(command: Coroutine[Any, Any, object]) -> object:

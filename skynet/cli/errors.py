@@ -17,6 +17,10 @@ class Exit(IntEnum):
     """No gateway answers there, it went away, or it did not answer in time."""
     NOT_ALLOWED = 4
     """The gateway does not let this client in: token, password or pairing."""
+    TIMED_OUT = 124
+    """The command that was run took too long and was killed."""
+    BLOCKED = 126
+    """The command was not allowed to run."""
     INTERRUPTED = 130
     """Ctrl-C."""
 
