@@ -10,6 +10,7 @@ from skynet_memory.schema import COMPONENT as SESSIONS
 from skynet_memory.search_schema import COMPONENT as SEARCH
 from skynet_memory.usage_schema import COMPONENT as USAGE
 from skynet_users.audit_schema import COMPONENT as AUDIT
+from skynet_users.nodes_schema import COMPONENT as NODES
 from skynet_users.schema import COMPONENT as PEOPLE
 
-TABLES: Final[Sequence[Component]] = (PEOPLE, AUDIT, SESSIONS, USAGE, COMPACTIONS, SEARCH, MEMORIES)
+TABLES: Final[Sequence[Component]] = (PEOPLE, AUDIT, SESSIONS, USAGE, COMPACTIONS, SEARCH, MEMORIES, NODES)

@@ -114,6 +114,13 @@ class UnknownDevice(LookupError):
         super().__init__("unknown deviceId")
 
 
+class UnknownNode(LookupError):
+    """No such node, or another person's."""
+
+    def __init__(self) -> None:
+        super().__init__("unknown nodeId")
+
+
 class UnknownDeviceRole(LookupError):
     """No such device, not paired for that role, or asked for more scopes than were approved."""
 
