@@ -184,6 +184,11 @@ class Connection:
         self._seq += numbered
         self._wire.send_text(frame(self._seq))
 
+    def has_room(self, mark_bytes: int) -> bool:
+        """Whether no more than ``mark_bytes`` wait for the client to read them: whoever has much to send waits for it,
+        and never has the connection closed for being slow."""
+        return self._held is None and self._wire.buffered_bytes() <= mark_bytes
+
     def request_started(self) -> None:
         """A request is being worked on."""
         self._in_flight += 1
