@@ -46,7 +46,11 @@ class Modes:
         """A whole escape sequence, SO or SI was written."""
         if len(sequence) > _LONGEST:
             return
-        if control := _CONTROL.fullmatch(sequence):
+        if sequence[1:2] == b"[" and sequence[-1] not in b"mhlrqp":
+            return  # most are: they move or write
+        if sequence in (b"\x1b[m", b"\x1b[0m"):
+            self._renditions.clear()
+        elif control := _CONTROL.fullmatch(sequence):
             self._control(*control.groups())
         elif sequence in (b"\x0e", b"\x0f"):
             self._shifted = sequence == b"\x0e"
