@@ -23,6 +23,13 @@ class StartFailed(TerminalError):
     """The program could not be started: it is missing, or the machine has no room for it."""
 
 
+class BadDirectory(TerminalError):
+    """A command cannot be run where it was to be."""
+
+    def __init__(self, cwd: str, reason: str) -> None:
+        super().__init__(f"cwd {cwd[:200]!r}: {reason}")
+
+
 class UnknownTerminal(TerminalError):
     """No terminal of this id, or not one of this person's."""
 
