@@ -275,8 +275,10 @@ class Authenticator:
             proof = await self._device_token_user(params, peer, device_id, failure)
         user = proof.user
         scopes = self._granted(params, proof)
-        if params.role == "operator" and (proof.expires_at_ms is not None or proof.scopes is not None):
+        if proof.expires_at_ms is not None or proof.scopes is not None:
             # A device would outlive the token, and may be given more than that had
+            if params.role == "node":  # which speaks for its person, and gets commands
+                raise self._refusal(params, AuthFailed("limited_token"))
             return self._admission(params, peer, proof, conn_id, scopes, device_id)
         outcome = await self._devices.admit(user.id, _connecting(params, peer, device, scopes), now_ms=self._clock())
         if isinstance(outcome, PairingRequired):

@@ -17,6 +17,10 @@ TOOL_EVENTS = "tool-events"
 """The capability of a client that shows what tools do."""
 PUBLIC_EVENTS = frozenset({"tick", "shutdown"})
 """Events that say nothing about anybody."""
+COPIED_EVENTS = frozenset({"agent", "chat"})
+"""What a node gets of a session to which it subscribed."""
+MAX_SUBSCRIPTIONS = 64
+"""Sessions of which one node gets copies."""
 
 
 class Broadcaster:
@@ -34,6 +38,8 @@ class Broadcaster:
         self._members = members
         self._connections: dict[ConnId, Connection] = {}
         self._by_owner: dict[UserId, dict[ConnId, Connection]] = {}
+        self._subscribers: dict[SessionKey, dict[ConnId, Connection]] = {}
+        self._subscribed: dict[ConnId, set[SessionKey]] = {}
         self.withdrawals = 0
         """How often somebody lost rights. Who was let in with what was true before has to be looked at anew."""
 
@@ -49,11 +55,36 @@ class Broadcaster:
         """Forget a connection. Idempotent."""
         if self._connections.pop(connection.conn_id, None) is None:
             return
+        for key in self._subscribed.get(connection.conn_id, set()).copy():
+            self.unsubscribe(connection, key)
         owner = connection.caller.user_id
         siblings = self._by_owner[owner]
         del siblings[connection.conn_id]
         if not siblings:
             del self._by_owner[owner]
+
+    def subscribe(self, connection: "Connection", key: SessionKey) -> bool:
+        """Send a node, which may read nothing, what its person's clients are told of one of that person's sessions.
+
+        Returns False if it has :data:`MAX_SUBSCRIPTIONS` already. It ends with the connection.
+        """
+        keys = self._subscribed.get(connection.conn_id, set())
+        if connection.conn_id not in self._connections or (key not in keys and len(keys) >= MAX_SUBSCRIPTIONS):
+            return False
+        self._subscribed.setdefault(connection.conn_id, set()).add(key)
+        self._subscribers.setdefault(key, {})[connection.conn_id] = connection
+        return True
+
+    def unsubscribe(self, connection: "Connection", key: SessionKey) -> None:
+        """End that. Idempotent."""
+        if (keys := self._subscribed.get(connection.conn_id)) is None or key not in keys:
+            return
+        keys.discard(key)
+        if not keys:
+            del self._subscribed[connection.conn_id]
+        del self._subscribers[key][connection.conn_id]
+        if not self._subscribers[key]:
+            del self._subscribers[key]
 
     def get(self, conn_id: ConnId | None) -> "Connection | None":
         """The connection, if it is still there."""
@@ -101,6 +132,10 @@ class Broadcaster:
             forms.setdefault(connection.form_of(key), []).append(connection)
         for form, targets in forms.items():
             self._send(targets, event, EncodedEvent(event, payload(form)), droppable=droppable)
+        if event in COPIED_EVENTS and (subscribers := self._subscribers.get(key)):
+            for connection in [each for each in subscribers.values() if each.caller.user_id == owner]:
+                frame = EncodedEvent(event, payload(connection.form_of(key))).with_seq(None)
+                connection.send_event(partial(_always, frame), droppable=droppable, numbered=False)
 
     def publish_to_watchers(
         self,

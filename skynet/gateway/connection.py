@@ -88,6 +88,10 @@ class Gateway:
     connected: Callable[[Caller], None]
     refused: Callable[[Caller, str, Forbidden], None] = lambda caller, method, refusal: None
     """Told of every call that its person was not permitted."""
+    node_connected: Callable[["Connection", ConnectParams], None] = lambda connection, params: None
+    """Told of a node's connection that is ready, with what the node says that it can do."""
+    node_gone: Callable[["Connection"], None] = lambda connection: None
+    """Told when a node's connection ends, or takes nothing more; more than once is no harm."""
 
 
 class Phase(Enum):
@@ -242,6 +246,8 @@ class Connection:
     def withdraw(self) -> None:
         """Take no request any more, not even one that has arrived; those that are under way are still answered."""
         self._wire.pause_reading("withdrawn")
+        if self._phase is Phase.READY and self.caller.gateway_role == "node":
+            self._gateway.node_gone(self)
 
     def close(self, code: int, reason: str) -> None:
         """End the connection from our side, for example when its credentials were withdrawn."""
@@ -306,6 +312,8 @@ class Connection:
             extra=self._log_context(),
         )
         self._gateway.connected(self.caller)
+        if self.caller.gateway_role == "node":
+            self._gateway.node_connected(self, params)
         self._wire.resume_reading("handshake")
 
     def _refuse(self, request_id: str, refusal: Refusal) -> None:
@@ -373,6 +381,8 @@ class Connection:
         if was_ready:
             self._gateway.broadcaster.remove(self)
             self._gateway.presence.disconnected(self.caller, self.conn_id)
+            if self.caller.gateway_role == "node":
+                self._gateway.node_gone(self)
             log.info("connection closed", extra=self._log_context())
 
     def _cancel_deadline(self) -> None:
