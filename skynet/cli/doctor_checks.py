@@ -111,6 +111,15 @@ def database(path: Path, *, clock: Callable[[], float] = time.monotonic) -> Iter
     if not path.exists():
         yield Finding(check=check, state="ok", message=f"{path} is not there yet; the first start makes it")
         return
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as exc:
+        yield Finding(check=check, state="fail", message=f"{path}: {exc.strerror}", hint="is it yours to read?")
+        return
+    if head not in (b"", b"SQLite format 3\0"):  # SQLite takes any file of less than a page for an empty one
+        yield Finding(check=check, state="fail", message=f"{path} is no database", hint=_DAMAGED)
+        return
     # Where nobody has it open there is no -wal file, and SQLite must not make one that may be another user's
     how = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
     deadline = clock() + DATABASE_CHECK_S
