@@ -28,6 +28,8 @@ from skynet.gateway.compaction import Compactor
 from skynet.gateway.config_audit import record_configuration
 from skynet.gateway.connection import Gateway
 from skynet.gateway.dispatch import Dispatcher, collect
+from skynet.gateway.exec_approvals import ExecApprovals
+from skynet.gateway.exec_file import ExecFile
 from skynet.gateway.greeter import Greeter
 from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
@@ -65,7 +67,7 @@ from skynet.methods.chat import ChatMethods
 from skynet.methods.config import ConfigMethods
 from skynet.methods.cron import CronMethods
 from skynet.methods.devices import DeviceMethods
-from skynet.methods.exec_approvals import ExecApprovalMethods
+from skynet.methods.exec_approvals import ExecApprovalMethods, ExecRequestMethods
 from skynet.methods.groups import GroupMethods
 from skynet.methods.health import HealthMethods
 from skynet.methods.heartbeat import HeartbeatMethods
@@ -119,6 +121,7 @@ from skynet_users.approvals import Approval, ApprovalStore
 from skynet_users.audit import AuditLog
 from skynet_users.budgets import BudgetWarning, Ledger
 from skynet_users.caller import Caller
+from skynet_users.command_grants import CommandGrantStore
 from skynet_users.credentials import CredentialStore
 from skynet_users.devices import DeviceStore
 from skynet_users.errors import Forbidden
@@ -292,6 +295,20 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             registered=registered,
             wait_s=config.approvals.wait_s,
         )
+        exec_file = ExecFile(config.home / "exec-approvals.json")
+        exec_approvals = ExecApprovals(
+            exec_file,
+            CommandGrantStore(db),
+            people=resolver.user,
+            users=users,
+            guardians=guardians,
+            policy=policy,
+            broadcaster=broadcaster,
+            events=system_events,
+            record=audit.record,
+            approver={Role.ADMIN: config.terminal.approver.admin, Role.USER: config.terminal.approver.user},
+            wait_s=config.approvals.wait_s,
+        )
         compactions = CompactionStore(db)
         compactor = Compactor(
             sessions=sessions,
@@ -354,7 +371,13 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 ledger.forget(user_id)
                 tasks.start(groups.load(user_id), name="memberships")
 
-            revocation = Revocation(broadcaster, tasks, forget=forget, stop_runs=runs.stop_person)
+            revocation = Revocation(
+                broadcaster,
+                tasks,
+                forget=forget,
+                stop_runs=runs.stop_person,
+                withdraw=[exec_approvals.person_changed],
+            )
             presence = PresenceTable(broadcaster, versions, version=VERSION)
             commands = Commands(
                 sessions=sessions,
@@ -362,7 +385,13 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 abort_session=runs.abort_session,
                 ended=run_hooks.session_ended,
                 archived=compactor.archived if config.compaction.on_reset else None,
-                people=PeopleCommands(approvals=approvals, links=links, ledger=ledger, record=audit.record),
+                people=PeopleCommands(
+                    approvals=approvals,
+                    exec_approvals=exec_approvals,
+                    links=links,
+                    ledger=ledger,
+                    record=audit.record,
+                ),
                 refused=note_refusal,
             )
             ingress = Ingress(
@@ -437,7 +466,8 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 ToolMethods(toolbox.refresh),
                 NodeMethods(devices),
                 CronMethods(str(config.database.path)),
-                ExecApprovalMethods(config.home / "exec-approvals.json"),
+                ExecApprovalMethods(exec_file, audit.record),
+                ExecRequestMethods(exec_approvals),
                 UserMethods(
                     users,
                     credentials=credentials,

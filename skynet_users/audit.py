@@ -56,6 +56,8 @@ class Action(StrEnum):
     APPROVAL_REQUESTED = "approval.requested"
     APPROVAL_DECIDED = "approval.decided"
     APPROVAL_USED = "approval.used"
+    APPROVAL_REVOKED = "approval.revoked"
+    """What was allowed for good is asked about again."""
     USER_ADDED = "user.added"
     USER_CHANGED = "user.changed"
     USER_REMOVED = "user.removed"

@@ -157,6 +157,9 @@ METHOD_PERMISSIONS: Final[Mapping[str, Permission | None]] = MappingProxyType(
         **dict.fromkeys(
             (
                 "approvals.decide",
+                "exec.approval.grants",
+                "exec.approval.grants.remove",
+                "exec.approval.list",
                 "exec.approval.request",
                 "exec.approval.resolve",
                 "exec.approval.waitDecision",

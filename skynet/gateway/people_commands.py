@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Literal
 
-from skynet.gateway.approvals import Approvals, Newcomer, Record, ending
+from skynet.gateway.approvals import SHOWN_ENDING, Approvals, Newcomer, Record, ending
+from skynet.gateway.exec_approvals import Asked, ExecApprovals
 from skynet_memory.ids import Role, UserId, now_ms
+from skynet_protocol.errors import RequestError
+from skynet_protocol.exec_approvals import DECISIONS, ExecApprovalSummary
 from skynet_protocol.scopes import Scope, satisfies
 from skynet_users.approvals import Approval
 from skynet_users.budgets import Ledger, PeriodStatus
@@ -18,6 +21,8 @@ from skynet_users.periods import when
 from skynet_users.permissions import Permission
 
 MOST_SHOWN = 20
+MOST_OF_COMMAND = 1000
+"""Characters."""
 WEBSOCKET = "websocket"
 """What a code that was made over a connection says it is from."""
 NEWCOMERS: Mapping[str, Literal[Role.USER, Role.CHILD]] = {"user": Role.USER, "child": Role.CHILD}
@@ -39,12 +44,14 @@ class PeopleCommands:
         self,
         *,
         approvals: Approvals,
+        exec_approvals: ExecApprovals,
         links: LinkCodes,
         ledger: Ledger,
         record: Record,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._approvals = approvals
+        self._exec_approvals = exec_approvals
         self._links = links
         self._ledger = ledger
         self._record = record
@@ -54,14 +61,18 @@ class PeopleCommands:
         """``/approvals``."""
         caller.require(Permission.PROFILE_READ)
         found = await self._approvals.list(caller, "pending", limit=MOST_SHOWN)
-        if not found:
+        commands = await self._exec_approvals.pending(caller)
+        if not found and not commands:
             return "Nothing waits for a decision."
-        return "\n".join([await self._line(caller, approval) for approval in found])
+        return "\n".join([*map(_command_line, commands), *[await self._line(caller, each) for each in found]])
 
     async def approve(self, caller: Caller, argument: str) -> str:
-        """``/approve ID [role]``."""
+        """``/approve ID [role]``; of a command ``/approve ID [allow-once, allow-always or deny]``."""
         approval_id, _, role = argument.partition(" ")
         role = role.strip().lower()
+        asked = await self._exec_approvals.find(caller, approval_id)
+        if asked is not None:
+            return await self._decide_command(caller, asked, role or "allow-once")
         if not approval_id:
             return "Which one? /approvals lists them, /approve ID approves one."
         if role and role not in NEWCOMERS:
@@ -73,6 +84,9 @@ class PeopleCommands:
         approval_id, _, reason = argument.partition(" ")
         if not approval_id:
             return "Which one? /approvals lists them, /deny ID [reason] denies one."
+        asked = await self._exec_approvals.find(caller, approval_id)
+        if asked is not None:
+            return await self._decide_command(caller, asked, "deny")
         return await self._decide(caller, approval_id, False, reason.strip()[:500], Role.USER)
 
     async def link(self, caller: Caller, code: str, sender: Sender | None) -> str:
@@ -125,11 +139,46 @@ class PeopleCommands:
         said = f"{approval.status.capitalize()}: {approval.summary}"
         return said if user is None else f"{said}\n{user.display_name} is let in as {user.role}."
 
+    async def _decide_command(self, caller: Caller, asked: Asked, decision: str) -> str:
+        if not satisfies(caller.scopes, Scope.APPROVALS):
+            return f"missing scope: {Scope.APPROVALS}"
+        caller.require(Permission.APPROVALS_DECIDE)
+        if decision not in DECISIONS:
+            return f"{decision}: the answer is one of {', '.join(DECISIONS)}"
+        try:
+            await self._exec_approvals.resolve(caller, asked.id, decision)
+        except RequestError as exc:
+            return str(exc)
+        return f"{_SAID[decision]}: {_short(asked.request.command)}"
+
     async def _line(self, caller: Caller, approval: Approval) -> str:
         summary = await self._approvals.summary(caller, approval)
         whose = "yours" if summary.mine else "" if summary.decidable else "not for you to decide"
         asked = f"{summary.requester_name}: " if summary.requester_name else ""
         return f"{ending(approval)} - {asked}{approval.summary}" + (f" ({whose})" if whose else "")
+
+
+_SAID: Mapping[str, str] = {
+    "allow-once": "Allowed once",
+    "allow-always": "Allowed from now on",
+    "deny": "Denied",
+}
+
+
+def _command_line(waiting: ExecApprovalSummary) -> str:
+    request = waiting.request
+    asked = f"{request.asked_by}: " if request.asked_by and not waiting.mine else ""
+    where = "" if request.host in (None, "sandbox") else f" on {request.node_id or 'the gateway itself'}"
+    whose = "" if waiting.decidable else " (yours)"
+    return f"{waiting.id[-SHOWN_ENDING:]} - {asked}run{where}: {_short(request.command)}{whose}"
+
+
+def _short(command: str) -> str:
+    """A command on one line; what is too long for that says so."""
+    text = command.replace("\n", "⏎")
+    if len(text) <= MOST_OF_COMMAND:
+        return text
+    return f"{text[:MOST_OF_COMMAND]}… [{len(text):,} characters, which a client shows in full]"
 
 
 def describe_caller(caller: Caller) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from skynet.gateway.broadcast import Broadcaster
 from skynet.supervisor import Supervisor
@@ -23,6 +23,7 @@ class Revocation:
     Args:
         forget: called with whoever has changed, before anything else: nobody is remembered as they were.
         stop_runs: ends the runs of a person.
+        withdraw: ends what else a person has under way that they may not be allowed any more.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class Revocation:
         *,
         forget: Callable[[UserId], None],
         stop_runs: Callable[[UserId], Awaitable[object]],
+        withdraw: Sequence[Callable[[UserId], Awaitable[object]]] = (),
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._broadcaster = broadcaster
         self._tasks = tasks
         self._forget = forget
         self._stop_runs = stop_runs
+        self._withdraw_all = withdraw
         self._clock = clock
 
     async def person_changed(self, user_id: UserId, *, may_less: bool = True) -> None:
@@ -52,6 +55,8 @@ class Revocation:
         self._forget(user_id)
         if may_less:
             self._withdraw(lambda caller: caller.user_id == user_id, "permissions changed")
+            for withdraw in self._withdraw_all:
+                await withdraw(user_id)
             await self._stop_runs(user_id)
 
     async def credential_revoked(self, credential_id: str) -> None:

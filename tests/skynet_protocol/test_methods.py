@@ -32,7 +32,7 @@ def refusal(method: str, role: str, scopes: tuple[str, ...]) -> str | None:
 
 
 def test_hello_names_openclaws_92_methods_in_its_order_and_then_ours():
-    assert len(LISTED_METHODS) == 154
+    assert len(LISTED_METHODS) == 157
     assert LISTED_METHODS[:4] == ("health", "doctor.memory.status", "logs.tail", "channels.status")
     assert LISTED_METHODS[89:93] == ("chat.history", "chat.abort", "chat.send", "ping")
     assert LISTED_METHODS[93:98] == (
@@ -43,7 +43,7 @@ def test_hello_names_openclaws_92_methods_in_its_order_and_then_ours():
         "providers.models",
     )
     assert {name for name, spec in METHODS.items() if not spec.listed} == HIDDEN
-    assert len(METHODS) == 164
+    assert len(METHODS) == 167
     assert all(name == spec.name for name, spec in METHODS.items())
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -17,8 +17,11 @@ from skynet.gateway.authorize import authorize_method
 from skynet.gateway.budgets import limits_reader, loader
 from skynet.gateway.dispatch import Dispatcher, collect
 from skynet.gateway.errors import error_shape
+from skynet.gateway.exec_approvals import ExecApprovals
+from skynet.gateway.exec_file import ExecFile
 from skynet.gateway.people_commands import PeopleCommands
 from skynet.methods.approvals import ApprovalMethods
+from skynet.methods.exec_approvals import ExecRequestMethods
 from skynet.methods.groups import GroupMethods
 from skynet.methods.identities import IdentityMethods
 from skynet.methods.users import UserMethods
@@ -29,6 +32,7 @@ from skynet_users.approvals import Approval, ApprovalStore
 from skynet_users.audit import AuditLog
 from skynet_users.budgets import Ledger, Limits
 from skynet_users.caller import Caller
+from skynet_users.command_grants import CommandGrantStore
 from skynet_users.credentials import CredentialStore
 from skynet_users.errors import Forbidden
 from skynet_users.groups import GroupStore
@@ -39,6 +43,9 @@ from skynet_users.people import User
 from skynet_users.permissions import PermissionPolicy
 from skynet_users.resolver import UserResolver
 from tests.skynet.methods.world import RefusedError, World, caller_of, open_world
+
+THEMSELVES: Final[Mapping[Role, Literal["self", "admin"]]] = {Role.ADMIN: "self", Role.USER: "self"}
+"""Who is asked about commands: everybody about their own."""
 
 
 @dataclass
@@ -64,6 +71,7 @@ class People:
     links: LinkCodes
     store: ApprovalStore
     approvals: Approvals
+    exec_approvals: ExecApprovals
     commands: PeopleCommands
     resolver: UserResolver
     audit: AuditLog
@@ -97,7 +105,9 @@ class People:
 
 
 @asynccontextmanager
-async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[People]:
+async def open_people(
+    home: Path, *, wait_s: float = 60.0, approver: Mapping[Role, Literal["self", "admin"]] = THEMSELVES
+) -> AsyncIterator[People]:
     async with open_world(home) as world:
         await migrate(world.db, TABLES)
         clock, policy = Clock(), PermissionPolicy()
@@ -145,7 +155,28 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
             wait_s=wait_s,
             clock=clock,
         )
-        commands = PeopleCommands(approvals=approvals, links=links, ledger=ledger, record=audit.record, clock=clock)
+        exec_approvals = ExecApprovals(
+            ExecFile(home / "exec-approvals.json"),
+            CommandGrantStore(world.db),
+            people=world.users.by_id,
+            users=world.users,
+            guardians=guardians,
+            policy=policy,
+            broadcaster=world.broadcaster,
+            events=world.events,
+            record=audit.record,
+            approver=approver,
+            wait_s=wait_s,
+            clock=clock,
+        )
+        commands = PeopleCommands(
+            approvals=approvals,
+            exec_approvals=exec_approvals,
+            links=links,
+            ledger=ledger,
+            record=audit.record,
+            clock=clock,
+        )
         table = collect(
             UserMethods(
                 world.users,
@@ -162,6 +193,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
             ),
             IdentityMethods(identities, links=links, record=audit.record, clock=clock),
             ApprovalMethods(approvals, world.users),
+            ExecRequestMethods(exec_approvals),
             GroupMethods(groups, users=world.users, record=audit.record),
         )
         guardian = caller_of((await world.users.add("Gwen", Role.USER)).id, Role.USER)
@@ -176,6 +208,7 @@ async def open_people(home: Path, *, wait_s: float = 60.0) -> AsyncIterator[Peop
             links=links,
             store=store,
             approvals=approvals,
+            exec_approvals=exec_approvals,
             commands=commands,
             resolver=UserResolver(world.db, clock=clock),
             audit=audit,

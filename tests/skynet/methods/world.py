@@ -14,6 +14,7 @@ from skynet.config import Config, load_config
 from skynet.gateway.broadcast import Broadcaster
 from skynet.gateway.connection import Connection
 from skynet.gateway.dispatch import Dispatcher, collect
+from skynet.gateway.exec_file import ExecFile
 from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
 from skynet.gateway.presence import PresenceTable, StateVersions
@@ -327,7 +328,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
             ToolMethods(look_for_tools),
             NodeMethods(devices),
             CronMethods(path),
-            ExecApprovalMethods(home / "exec-approvals.json"),
+            ExecApprovalMethods(ExecFile(home / "exec-approvals.json"), record),
         )
         try:
             yield World(
