@@ -72,9 +72,10 @@ class RawOutput(Result, kw_only=True):
 class TerminalExecResult(Result, kw_only=True):
     """How a command ended, and what it wrote, as text without control sequences.
 
-    ``output`` is what a model is shown: both outputs and how it ended, at most 30,000 characters. Of what is longer the
-    middle is left out: ``truncated`` then, and ``omittedChars`` how much. ``exitCode`` is null for one that a
-    ``signal`` ended or that had to be killed. ``sandbox`` is what it ran in: ``bubblewrap``, ``none``, ``node``, …
+    ``output`` is both outputs in the order in which they came. Each of the three has at most 30,000 characters and a
+    line; of what is longer the middle is left out: ``truncated`` then, and ``omittedChars`` how much of ``output``.
+    ``exitCode`` is null for one that a ``signal`` ended. ``overrun`` is the limit of the sandbox that it was ended for.
+    ``sandbox`` is what it ran in: ``bubblewrap``, ``none``, ``node``, …
     """
 
     stdout: str
@@ -83,6 +84,7 @@ class TerminalExecResult(Result, kw_only=True):
     exit_code: int | None
     signal: str | UnsetType = UNSET
     timed_out: bool
+    overrun: str | UnsetType = UNSET
     duration_ms: NonNegativeInt
     truncated: bool
     omitted_chars: NonNegativeInt
