@@ -7,26 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+
+from skynet_terminal.jobs import Job, Jobs
+from skynet_terminal.shells import Shells
+from skynet_terminal.terminals import Terminal, Terminals
 
 from skynet.gateway.command_gate import CommandGate, Host, Stance
+from skynet.gateway.nodes import NodeRunResult, Nodes
 from skynet.places import Places
 from skynet_agent.tools import ToolContext, ToolFailed
 from skynet_memory.ids import DEFAULT_AGENT, Role, RunId, SessionKey, UserId
 from skynet_memory.keys import build_key
 from skynet_memory.secrets import Secret
 from skynet_memory.sessions import Session
+from skynet_terminal.capture import NOTHING, Captured
 from skynet_terminal.commands import CommandResult, run_command
 from skynet_terminal.errors import BadDirectory, CommandBlocked
-from skynet_terminal.jobs import Job, Jobs
 from skynet_terminal.sandbox import WORK, Launch, Limits, Mount, Profile, Sandbox
 from skynet_terminal.sandbox.unconfined import Unconfined
-from skynet_terminal.shells import Shells
-from skynet_terminal.terminals import Terminal, Terminals
 from skynet_users.caller import Caller
 from skynet_users.permissions import Permission
 
@@ -73,14 +76,6 @@ class ExecOutcome:
     sandbox: str
 
 
-class NodeRunner(Protocol):
-    """Runs a command on one of a person's own machines."""
-
-    async def __call__(
-        self, owner: UserId, node: str, command: str, *, cwd: str | None, timeout_s: float
-    ) -> CommandResult: ...
-
-
 def context_of(caller: Caller, session_key: SessionKey | None = None) -> ToolContext:
     """The caller as somebody who uses tools."""
     return ToolContext(
@@ -98,7 +93,6 @@ class CommandDesk:
         folder_of: a person's own folder, or in a room the room's.
         sandbox: what confines commands; made and tried when it is first needed.
         sessions: a conversation, whose settings say how its commands are handled.
-        on_node: runs commands on nodes; without it there are none.
     """
 
     def __init__(
@@ -113,7 +107,7 @@ class CommandDesk:
         jobs: Jobs,
         terminals: Terminals,
         shells: Shells,
-        on_node: NodeRunner | None = None,
+        nodes: Nodes,
     ) -> None:
         self.jobs = jobs
         self.terminals = terminals
@@ -124,7 +118,7 @@ class CommandDesk:
         self._surroundings = surroundings
         self._sessions = sessions
         self._shells = shells
-        self._on_node = on_node
+        self._nodes = nodes
         self._unconfined = Unconfined()
 
     async def execute(self, context: ToolContext, request: ExecRequest) -> ExecOutcome:
@@ -238,17 +232,25 @@ class CommandDesk:
     async def _execute_on_node(
         self, context: ToolContext, request: ExecRequest, stance: Stance, timeout_s: float
     ) -> ExecOutcome:
-        if self._on_node is None or not stance.node:
-            raise CommandBlocked("node.none", "no node is named, or there are none")
+        if not stance.node:
+            raise CommandBlocked("node.none", "no node is named")
         if context.group is not None:
             raise CommandBlocked("node.room", "somebody's own machine is not used from a room")
-        await self._gate.admit(
+        node = await self._nodes.find(context.user_id, stance.node)
+        stance = replace(stance, node=node.node_id)
+        decision = await self._gate.admit(
             context, request.command, stance, cwd=request.cwd, is_confined=False, by_hand=request.by_hand
         )
-        result = await self._on_node(
-            context.user_id, stance.node, request.command, cwd=request.cwd or None, timeout_s=timeout_s
+        begun_s = time.monotonic()
+        ended = await self._nodes.run(
+            context.user_id,
+            node.node_id,
+            request.command,
+            cwd=request.cwd,
+            timeout_s=timeout_s,
+            approved=None if decision == "deny" else decision,
         )
-        return ExecOutcome(result=result, sandbox=NODE)
+        return ExecOutcome(result=_from_node(ended, time.monotonic() - begun_s), sandbox=NODE)
 
     async def _admit(
         self, context: ToolContext, command: str, stance: Stance, sandbox: Sandbox, *, cwd: str, by_hand: bool
@@ -326,3 +328,21 @@ class CommandDesk:
         with suppress(ValueError):
             return WORK / real.relative_to(self._folder_of(context))
         raise BadDirectory(cwd, "it leads out of the person's folder")
+
+
+def _from_node(ended: NodeRunResult, duration_s: float) -> CommandResult:
+    stdout, stderr = _captured(ended.stdout), _captured(ended.stderr or ended.error)
+    return CommandResult(
+        stdout=stdout,
+        stderr=stderr,
+        output=Captured(stdout.head + stderr.head, b"", 0, 0),
+        exit_code=ended.exit_code,
+        signal="",
+        timed_out=ended.timed_out,
+        overrun="",
+        duration_ms=round(duration_s * 1000),
+    )
+
+
+def _captured(text: str) -> Captured:
+    return Captured(text.encode("utf-8", "replace"), b"", 0, 0) if text else NOTHING

@@ -24,6 +24,7 @@ Host: TypeAlias = Literal["sandbox", "gateway", "node"]
 """Where a command runs: held by the sandbox, on the gateway's machine with nothing that holds it, or on a node."""
 ExecDecision: TypeAlias = Literal["allow-once", "allow-always", "deny"] | None
 
+NO_SANDBOX = ("sandbox.none", "without a sandbox only admins run commands")
 LEVELS: Mapping[Role, Level] = {Role.ADMIN: Level.TRUSTED, Role.USER: Level.STANDARD, Role.CHILD: Level.STRICT}
 
 
@@ -52,12 +53,28 @@ class Policy(Protocol):
     def judge(self, command: str, level: Level) -> Verdict: ...
 
 
+class House(Protocol):
+    """What the house says of commands, whoever's they are; "" where it says nothing."""
+
+    @property
+    def security(self) -> str: ...
+
+    @property
+    def ask(self) -> str: ...
+
+
 class Approver(Protocol):
     """Who is asked where the rules do not decide, and what was allowed for good."""
 
+    async def house(self) -> House: ...
+
+    async def forbids(self) -> str: ...
+
     async def ask(self, user: User, question: ExecQuestion) -> ExecDecision: ...
 
-    async def allows(self, user_id: UserId, commands: Sequence[Sequence[str]]) -> bool: ...
+    async def allows(
+        self, user_id: UserId, commands: Sequence[Sequence[str]], *, host: Host = "sandbox", node_id: str = ""
+    ) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,27 +129,28 @@ class CommandGate:
 
     async def admit(
         self, context: ToolContext, command: str, stance: Stance, *, cwd: str, is_confined: bool, by_hand: bool
-    ) -> None:
+    ) -> ExecDecision:
         """Let the command pass, or not. May wait for somebody's yes.
 
         Args:
             is_confined: a sandbox holds what the command does.
+
+        Returns:
+            By which answer it passes, if somebody was asked, now or earlier.
 
         Raises:
             CommandBlocked: with the rule and the reason.
             Forbidden: the person may not run commands at all.
         """
         user = await self.person(context)
-        level = LEVELS[context.role]
-        verdict = self._policy().judge(command, level)
         try:
-            await self._pass(user, context, command, stance, verdict, cwd=cwd, is_confined=is_confined)
+            decision = await self._pass(user, context, command, stance, cwd=cwd, is_confined=is_confined)
             if by_hand and user.requires_approval:
                 await self._pass_by_hand(user, command, cwd)
         except CommandBlocked as blocked:
-            log.warning("blocked a command of %s by rule %s", user.id, blocked.rule, extra={"user_id": user.id})
-            self._note("command.blocked", user.id, blocked.rule, {"reason": blocked.reason})
+            self._tell(user, blocked)
             raise
+        return decision
 
     async def admit_terminal(self, context: ToolContext, program: str, *, is_confined: bool) -> None:
         """As :meth:`admit`, for a terminal, in which anything can be typed.
@@ -141,35 +159,38 @@ class CommandGate:
             CommandBlocked, Forbidden: see there.
         """
         user = await self.person(context)
-        if LEVELS[context.role] is Level.STRICT:
-            raise CommandBlocked("terminal.strict", "a terminal is not for this person: what is typed is not judged")
-        if not is_confined and context.role is not Role.ADMIN:
-            raise CommandBlocked("sandbox.none", "without a sandbox only admins run commands")
-        if user.requires_approval:
-            await self._pass_by_hand(user, program, "")
+        try:
+            if LEVELS[context.role] is Level.STRICT:
+                raise CommandBlocked(
+                    "terminal.strict", "a terminal is not for this person: what is typed is not judged"
+                )
+            if not is_confined and context.role is not Role.ADMIN:
+                raise CommandBlocked(*NO_SANDBOX)
+            if user.requires_approval:
+                await self._pass_by_hand(user, program, "")
+        except CommandBlocked as blocked:
+            self._tell(user, blocked)
+            raise
 
     async def _pass(
-        self,
-        user: User,
-        context: ToolContext,
-        command: str,
-        stance: Stance,
-        verdict: Verdict,
-        *,
-        cwd: str,
-        is_confined: bool,
-    ) -> None:
+        self, user: User, context: ToolContext, command: str, stance: Stance, *, cwd: str, is_confined: bool
+    ) -> ExecDecision:
         if not is_confined and stance.host != "node" and context.role is not Role.ADMIN:
-            raise CommandBlocked("sandbox.none", "without a sandbox only admins run commands")
+            raise CommandBlocked(*NO_SANDBOX)
+        verdict = self._policy().judge(command, LEVELS[context.role])
         if verdict.decision == "deny":
             raise CommandBlocked(verdict.rule, verdict.reason)
+        if reason := await self._approver.forbids():
+            raise CommandBlocked("house.deny", reason)
         if stance.security == "deny":
             raise CommandBlocked("session.deny", "commands are switched off in this conversation")
-        rule, reason = self._question(command, stance, verdict)
-        if not rule or stance.trusts_all:
-            return
-        if stance.ask != "always" and verdict.commands and await self._approver.allows(user.id, verdict.commands):
-            return
+        rule, reason = self._question(command, stance, verdict, await self._approver.house())
+        if not rule or (stance.trusts_all and not rule.startswith("house.")):
+            return None
+        if not rule.endswith(".always") and await self._approver.allows(
+            user.id, verdict.commands, host=stance.host, node_id=stance.node
+        ):
+            return "allow-always"
         if stance.ask == "off":
             raise CommandBlocked(rule, f"{reason}, and nobody is asked in this conversation")
         decision = await self._approver.ask(
@@ -191,18 +212,29 @@ class CommandGate:
             raise CommandBlocked(rule, f"{reason}: it needs a yes, which was asked for and has not come")
         if decision == "deny":
             raise CommandBlocked(rule, f"{reason}, and it was not allowed")
+        # Whoever waited may have lost the right meanwhile
+        await self.person(context)
+        return decision
 
-    def _question(self, command: str, stance: Stance, verdict: Verdict) -> tuple[str, str]:
+    def _question(self, command: str, stance: Stance, verdict: Verdict, house: House) -> tuple[str, str]:
         """The rule by which somebody has to be asked, and why; "" if nobody has to."""
-        if verdict.decision == "ask":
-            return verdict.rule, verdict.reason
+        if house.ask == "always":
+            return "house.always", "the house has every command asked about"
         if stance.ask == "always":
             return "session.always", "every command of this conversation is asked about"
+        if house.security == "allowlist":
+            return "house.allowlist", "it is not among the commands that the house lets run"
+        if verdict.decision == "ask":
+            return verdict.rule, verdict.reason
         if stance.security == "allowlist":
             return "session.allowlist", "it is not among the commands that were allowed for good"
         if stance.host != "sandbox" and self._policy().judge(command, Level.STRICT).decision != "allow":
             return "sandbox.outside", "it runs outside of the sandbox"
         return "", ""
+
+    def _tell(self, user: User, blocked: CommandBlocked) -> None:
+        log.warning("blocked a command of %s by rule %s", user.id, blocked.rule, extra={"user_id": user.id})
+        self._note("command.blocked", user.id, blocked.rule, {"reason": blocked.reason})
 
     async def _pass_by_hand(self, user: User, command: str, cwd: str) -> None:
         arguments = {"command": command, "cwd": cwd}
