@@ -97,6 +97,11 @@ class Bubblewrap:
         self._refreshing = asyncio.Lock()
         self._filter = seccomp_filter()
 
+    @property
+    def guards_devices(self) -> bool:
+        """Whether commands cannot change the machine's own device files. Known once something was prepared."""
+        return bool(self._system.devices) or not self._system.shares_devices
+
     async def prepare(
         self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = WORK, tty: bool = False
     ) -> BubblewrapLaunch:
