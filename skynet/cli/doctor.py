@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from skynet.cli.doctor_checks import (
     database,
     disk,
     gateway,
+    isolation,
     providers,
     state_directory,
     worst,
@@ -54,6 +56,7 @@ def _all(path: Path | None) -> Iterator[Finding]:
     if config is None:
         return
     yield from database(config.database.path)
+    yield from asyncio.run(isolation(config))
     yield from providers(config)
     yield from gateway(config)
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -220,6 +221,38 @@ def gateway(config: Config) -> Iterator[Finding]:
         )
         return
     yield Finding(check=check, state="ok", message=f"runs at {url}, version {version}")
+
+
+async def isolation(config: Config) -> list[Finding]:
+    """What keeps commands from the machine: found out by running one."""
+    from skynet_terminal.errors import SandboxUnavailable
+    from skynet_terminal.sandbox.choose import choose, isolation_report
+
+    check, settings = "isolation", config.terminal
+    with tempfile.TemporaryDirectory(prefix="skynet-doctor-") as directory:
+        try:
+            sandbox = await choose(settings.sandbox, directory=Path(directory), image=settings.image)
+            report = await isolation_report(sandbox)
+        except SandboxUnavailable as exc:
+            message = f"terminal.sandbox is {settings.sandbox!r}: {exc}"
+            return [Finding(check=check, state="fail", message=message, hint=_SANDBOX)]
+    if report.name == "none":
+        return [
+            Finding(
+                check=check,
+                state="warn",
+                message=f"none: {warning}; only admins run any",
+                hint='install bubblewrap and set terminal.sandbox = "auto"',
+            )
+            for warning in report.warnings
+        ]
+    in_force = ", ".join(feature.name for feature in report.features if feature.in_force)
+    name = f"{report.name} {report.version}".strip()
+    warnings = [Finding(check=check, state="warn", message=warning, hint=_SANDBOX) for warning in report.warnings]
+    return [Finding(check=check, state="ok", message=f"{name}: {in_force}"), *warnings]
+
+
+_SANDBOX = "see docs/sandbox.md"
 
 
 def providers(config: Config) -> Iterator[Finding]:

@@ -198,7 +198,7 @@ class TerminalMethods:
     async def kill(self, caller: Caller, params: TerminalIdParams) -> TerminalAnswer:
         """End a terminal with all that runs in it."""
         terminal = self._desk.terminals.get(caller.user_id, params.terminal_id)
-        await terminal.kill()
+        await terminal.close(0)
         return TerminalAnswer(ok=True, terminal=summary_of(terminal))
 
     @method("terminal.list")

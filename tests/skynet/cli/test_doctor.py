@@ -20,6 +20,7 @@ from skynet.cli.doctor_checks import database, gateway, worst
 from skynet.cli.errors import Exit
 from skynet.config import load_config
 from tests.skynet.cli.conftest import Outcome, RunningGateway, Skynet, running_gateway, use_environment
+from tests.support.programs import needs
 
 Doctor = Callable[..., Outcome]
 
@@ -256,3 +257,33 @@ def test_no_disk(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     for free, state in ((10 * 1024**2, "fail"), (500 * 1024**2, "warn"), (5 * 1024**3, "ok")):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: usage._replace(free=free))
         assert found(doctor("--json"))["disk"]["state"] == state
+
+
+# Isolation
+
+
+@needs("bwrap")
+def test_which_isolation_is_in_force(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("auto", "bubblewrap"):
+        monkeypatch.setenv("SKYNET_TERMINAL_SANDBOX", name)
+        findings = [each for each in json.loads(doctor("--json").out)["findings"] if each["check"] == "isolation"]
+        assert findings[0]["state"] == "ok", findings
+        assert findings[0]["message"].startswith("bubblewrap ")
+        assert "network namespace" in findings[0]["message"]
+
+
+def test_without_any_everybody_is_warned(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYNET_TERMINAL_SANDBOX", "none")
+    outcome = doctor("--json")
+    told = found(outcome)["isolation"]
+    assert (outcome.code, told["state"]) == (Exit.OK, "warn")
+    assert "whatever the gateway can" in told["message"]
+    assert "bubblewrap" in told["hint"]
+
+
+def test_one_that_cannot_work(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYNET_TERMINAL_SANDBOX", "podman")
+    outcome = doctor("--json")
+    told = found(outcome)["isolation"]
+    assert (outcome.code, told["state"]) == (Exit.FAILED, "fail")
+    assert "terminal.image" in told["message"]
