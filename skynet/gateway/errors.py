@@ -8,6 +8,17 @@ from skynet_agent.errors import CallRefused, ProviderError, UnknownModel
 from skynet_memory.errors import LabelInUse, SessionNotFound, StorageUnavailable
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import ErrorCode, ErrorShape, RequestError
+from skynet_terminal.errors import (
+    BadDirectory,
+    CommandBlocked,
+    InputRefused,
+    SandboxUnavailable,
+    StartFailed,
+    TerminalEnded,
+    TooMany,
+    UnknownJob,
+    UnknownTerminal,
+)
 from skynet_users.caller import Caller
 from skynet_users.errors import Forbidden, GroupInactive, UnknownUser
 
@@ -16,6 +27,10 @@ log = logging.getLogger(__name__)
 
 def _invalid(code: str) -> Callable[[Any], ErrorShape]:
     return lambda exc: ErrorShape(code=ErrorCode.INVALID_REQUEST, message=str(exc), details={"code": code})
+
+
+def _unavailable(code: str) -> Callable[[Any], ErrorShape]:
+    return lambda exc: ErrorShape(code=ErrorCode.UNAVAILABLE, message=str(exc), details={"code": code})
 
 
 WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
@@ -29,6 +44,19 @@ WIRE_ERRORS: Mapping[type[Exception], Callable[[Any], ErrorShape]] = {
     LabelInUse: _invalid("INVALID_PARAMS"),
     InvalidSessionKey: _invalid("INVALID_PARAMS"),
     UnknownModel: _invalid("NOT_FOUND"),
+    CommandBlocked: lambda exc: ErrorShape(
+        code=ErrorCode.INVALID_REQUEST,
+        message=str(exc),
+        details={"code": "COMMAND_BLOCKED", "rule": exc.rule, "reason": exc.reason},
+    ),
+    BadDirectory: _invalid("INVALID_PARAMS"),
+    UnknownTerminal: _invalid("NOT_FOUND"),
+    UnknownJob: _invalid("NOT_FOUND"),
+    TerminalEnded: _invalid("NOT_FOUND"),
+    TooMany: _unavailable("LIMIT_REACHED"),
+    InputRefused: _unavailable("TIMEOUT"),
+    SandboxUnavailable: _unavailable("SPAWN_ERROR"),
+    StartFailed: _unavailable("SPAWN_ERROR"),
     StorageUnavailable: lambda exc: ErrorShape(
         code=ErrorCode.UNAVAILABLE,
         message=str(exc),

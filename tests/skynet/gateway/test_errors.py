@@ -13,6 +13,17 @@ from skynet_memory.errors import LabelInUse, RunNotOpen, SessionNotFound, Storag
 from skynet_memory.ids import Role, RunId, UserId
 from skynet_memory.keys import InvalidSessionKey
 from skynet_protocol.errors import DetailCode, ErrorCode, RequestError, UnauthorizedRole
+from skynet_terminal.errors import (
+    BadDirectory,
+    CommandBlocked,
+    InputRefused,
+    SandboxUnavailable,
+    StartFailed,
+    TerminalEnded,
+    TooMany,
+    UnknownJob,
+    UnknownTerminal,
+)
 from skynet_users.caller import Caller
 from skynet_users.errors import Forbidden, GroupInactive, UnknownUser
 
@@ -90,6 +101,31 @@ CASES: list[tuple[Exception, dict[str, object]]] = [
     (
         TimeoutError(),
         {"code": "UNAVAILABLE", "message": "timed out", "details": {"code": "TIMEOUT"}, "retryable": True},
+    ),
+    (
+        CommandBlocked("privilege.sudo", "sudo is not for commands here"),
+        {
+            "code": "INVALID_REQUEST",
+            "message": "sudo is not for commands here (rule privilege.sudo)",
+            "details": {
+                "code": "COMMAND_BLOCKED",
+                "rule": "privilege.sudo",
+                "reason": "sudo is not for commands here",
+            },
+        },
+    ),
+    *(
+        (error, {"code": code, "message": str(error), "details": {"code": detail}})
+        for error, code, detail in (
+            (BadDirectory("x", "it is none"), "INVALID_REQUEST", "INVALID_PARAMS"),
+            (UnknownTerminal("t"), "INVALID_REQUEST", "NOT_FOUND"),
+            (UnknownJob("j"), "INVALID_REQUEST", "NOT_FOUND"),
+            (TerminalEnded("it has ended"), "INVALID_REQUEST", "NOT_FOUND"),
+            (TooMany("jobs", 8), "UNAVAILABLE", "LIMIT_REACHED"),
+            (InputRefused(9, 8), "UNAVAILABLE", "TIMEOUT"),
+            (SandboxUnavailable("there is none"), "UNAVAILABLE", "SPAWN_ERROR"),
+            (StartFailed("no room"), "UNAVAILABLE", "SPAWN_ERROR"),
+        )
     ),
 ]
 
