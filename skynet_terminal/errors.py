@@ -41,6 +41,13 @@ class TerminalEnded(TerminalError):
     """The terminal's program has ended: nothing can be written to it."""
 
 
+class InputRefused(TerminalError):
+    """The terminal's program does not read: no more waits for it than a bound allows. Nothing of it was taken."""
+
+    def __init__(self, waiting_bytes: int, most_bytes: int) -> None:
+        super().__init__(f"the program does not read: {waiting_bytes} bytes wait for it, the most is {most_bytes}")
+
+
 class UnknownJob(TerminalError):
     """No job of this id, or not one of this person's."""
 
