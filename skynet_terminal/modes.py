@@ -9,6 +9,11 @@ CLEARED = re.compile(rb"\x1b\[[23]J|\x1bc|\x1b\[\?(?:1049|1047|47)h|\x1b\[(?:1;1
 POSITIONED = re.compile(rb"\x1b\[[\x30-\x3b]*[Hfd]")
 """What writes somewhere else than where text goes on: only programs that draw do it."""
 MAIN_SCREEN = re.compile(rb"\x1b\[\?(?:1049|1047|47)l")
+RESET = (
+    b"\x18\x1b[?1049l\x1b[!p\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b(B\x1b)B\x0f\x1b[m\x1b[?25h\x1b[?1l\x1b>\x1b[?2004l"
+    b"\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[H\x1b[2J"
+)
+"""What makes a terminal like new in the middle of anything, and keeps what has scrolled away."""
 
 _CONTROL = re.compile(rb"\x1b\[([\x3c-\x3f]?)([\x30-\x3b]*)([\x20-\x2f]*)([\x40-\x7e])")
 _SCREENS = frozenset({b"47", b"1047", b"1049"})
