@@ -28,6 +28,7 @@ from skynet.config.problems import (
     suggestion,
 )
 from skynet.config.schema import DEFAULT_FILE_NAME, Config, fields_of, is_table, plain_type
+from skynet.config.terminal_checks import check_terminal
 from skynet.config.toml_lines import toml_lines
 from skynet_memory.secrets import Secret
 
@@ -104,6 +105,7 @@ class _Loader:
         check_models(config, tree, self._report)
         check_permissions(config, self._report)
         check_children(config, self._report)
+        check_terminal(config, self._report)
         if self._report.problems:
             raise ConfigError(self._report.problems)
         return msgspec.structs.replace(config, warnings=tuple(self._report.warnings))
