@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
@@ -94,4 +95,5 @@ class Dialer:
                 raise
         if isinstance(error, TimeoutError) and error.errno is None:
             raise error
-        raise Refusal(502, f"{to} cannot be reached: {error.strerror if error else ''}") from error
+        reason = os.strerror(error.errno) if error is not None and error.errno else "it does not answer"
+        raise Refusal(502, f"{to} cannot be reached: {reason}") from error

@@ -51,6 +51,8 @@ def leave() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
+    if nothing > 2:
+        os.close(nothing)
     os.chdir("/")
 
 
@@ -67,7 +69,7 @@ def become(argv: list[str]) -> None:
     try:
         os.execvpe(argv[0], argv, env)  # noqa: S606 - whom to run is the caller's to decide
     except OSError as error:
-        sys.stderr.write(f"{argv[0]}: {os.strerror(error.errno)}\n")
+        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
         sys.stderr.flush()
         os._exit(127 if error.errno in (2, 20) else 126)
 

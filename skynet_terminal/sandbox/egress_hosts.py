@@ -11,7 +11,7 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 """The last label of what inet_aton(3) takes for an address."""
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^\[\]:]*)(?::([0-9]{0,5}))?")
-_URL = re.compile(r"http://([^/?#\\]*)([^#]*)", re.IGNORECASE)
+_URL = re.compile(r"http://([^/?#\\]*)((?:[/?][^#]*)?)", re.IGNORECASE)
 _LONGEST_NAME = 253
 _LONGEST_SHOWN = 100
 
