@@ -151,19 +151,21 @@ class _Session:
             if own.resized:
                 own.resized = False
                 columns, rows = own.size()
-                await self._ask("terminal.resize", {"cols": columns, "rows": rows})
+                await self._ask(own, "terminal.resize", {"cols": columns, "rows": rows})
             typed, key, _ = own.take().partition(self._leave) if self._leave else (own.take(), b"", b"")
             for start in range(0, len(typed), WRITE_BYTES):
                 data = b64encode(typed[start : start + WRITE_BYTES]).decode()
-                await self._ask("terminal.write", {"dataBase64": data})
+                await self._ask(own, "terminal.write", {"dataBase64": data})
             if key:
                 return
 
-    async def _ask(self, method: str, params: dict[str, Any]) -> None:
+    async def _ask(self, own: Tty, method: str, params: dict[str, Any]) -> None:
         try:
             await self._client.request(method, {"terminalId": self._id, **params})
         except RequestFailed as exc:
-            if exc.code != "NOT_FOUND" and "ended" not in str(exc):  # its end is told by an event
+            if exc.code == "TIMEOUT":  # the program does not read, and as much waits for it as can
+                own.show("\a")
+            elif exc.code != "NOT_FOUND":  # its end is told by an event
                 raise
 
     def _told(self, code: int | None) -> int:
