@@ -54,6 +54,8 @@ class Names:
     memory_id: str
     token_id: str
     approval_id: str
+    exec_id: str
+    grant_id: str
     account: str
     group_id: str
     room_key: str
@@ -229,6 +231,19 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     "identities.claim": lambda n: [{"code": "ABCD-EFGH", "channel": "discord", "externalId": n.account}],
     "approvals.list": _once({}, {"status": "pending"}),
     "approvals.decide": lambda n: [{"id": n.approval_id, "approve": True}],
+    # Ids of questions are chosen by clients: hers is free for everybody else
+    "exec.approval.request": lambda n: [{"id": n.exec_id, "command": "mine", "timeoutMs": 1}],
+    "exec.approval.waitDecision": lambda n: [{"id": n.exec_id.upper()}, {"id": n.exec_id[-8:]}],
+    "exec.approval.resolve": lambda n: [
+        {"id": n.exec_id, "decision": "allow-once"},
+        {"id": n.exec_id, "decision": "deny"},
+        {"id": n.exec_id, "decision": "mine"},
+    ],
+    "exec.approval.list": _once({}),
+    "exec.approval.grants": lambda n: [{}, {"userId": n.user}],
+    "exec.approval.grants.remove": lambda n: [{"id": n.grant_id}, {"id": n.grant_id, "userId": n.user}],
+    "exec.approvals.node.get": lambda n: [{"nodeId": n.node_id}, {"nodeId": n.device_id}],
+    "exec.approvals.node.set": lambda n: [{"nodeId": n.node_id, "file": {"version": 1}}],
     "groups.list": _once({}),
     "groups.create": _once({"name": "mine"}),
     "groups.set": lambda n: [{"groupId": n.group_id, "active": False}],
@@ -252,7 +267,7 @@ IMPERSONAL: Mapping[str, str] = {
     "tools.catalog": "the tools there are, for everybody",
     "doctor.memory.status": "whether there is an embedding provider",
     "set-heartbeats": "a switch of the whole gateway, for admins",
-    "exec.approvals.get": "a file of the whole gateway, for admins",
+    **dict.fromkeys(("exec.approvals.get", "exec.approvals.set"), "a file of the whole gateway, for admins"),
     "approvals.request": "the caller's own question to those who decide",
     "identities.code": "a code for the caller, another one each time",
 }
@@ -305,11 +320,16 @@ ADMINS_MAY: Mapping[str, str] = {
     ),
     "approvals.list": "sees what there is to decide",
     "approvals.decide": "decides what others ask for",
+    "exec.approval.grants": "decides what others ask for, and so what was allowed them for good",
+    "exec.approval.grants.remove": "decides what others ask for, and so what was allowed them for good",
 }
 """What another admin does reach of Ada's, and why."""
 
 CHANGING = frozenset(
-    ("ts", "updatedAt", "updatedAtMs", "acceptedAt", "age", "durationMs", "correlationId", "uptimeMs", "latencyMs")
+    (
+        *("ts", "updatedAt", "updatedAtMs", "acceptedAt", "createdAtMs", "expiresAtMs"),
+        *("age", "durationMs", "correlationId", "uptimeMs", "latencyMs"),
+    )
 )
 """Fields that differ between two equal answers."""
 
@@ -450,6 +470,8 @@ async def live(ada: Person) -> Names:
         memory_id="",
         token_id="",
         approval_id="",
+        exec_id=fresh("exec"),
+        grant_id="",
         account=fresh("account"),
         group_id="",
         room_key="",
@@ -488,6 +510,12 @@ async def live(ada: Person) -> Names:
     await client.chat_end(in_room["idempotencyKey"])
     # Those who decide are asked, and told what
     request = await client.call("approvals.request", {"summary": f"{DEVICE_WORD} request"})
+    allowed = {"id": fresh("allowed"), "command": WORD, "commandArgv": [WORD], "host": "gateway", "twoPhase": True}
+    await client.call("exec.approval.request", allowed)
+    await client.call("exec.approval.resolve", {"id": allowed["id"], "decision": "allow-always"})
+    grants = (await client.call("exec.approval.grants"))["grants"]
+    asked = {"id": names.exec_id, "command": f"{WORD} twelve", "twoPhase": True, "timeoutMs": 600_000}
+    await client.call("exec.approval.request", asked)
     await client.call("system-event", {"text": f"Node: {DEVICE_WORD} six", "host": f"{DEVICE_WORD} host"})
     answer = await ada.post(
         {"messages": [{"role": "user", "content": f"say={WORD} seven"}], "user": names.label},
@@ -509,6 +537,7 @@ async def live(ada: Person) -> Names:
         memory_id=learned["memory"]["id"],
         token_id=token["id"],
         approval_id=request["approval"]["id"],
+        grant_id=grants[0]["id"],
         group_id=room["group"]["id"],
         room_key=room_key,
     )
@@ -536,6 +565,7 @@ async def state_of(person: Person, names: Names) -> dict[str, Any]:
             await call("groups.members", {"groupId": names.group_id}),
             await call("chat.history", {"sessionKey": names.room_key}),
         ],
+        "commands": [await call("exec.approval.list"), await call("exec.approval.grants")],
         "requests": [each for each in (await call("approvals.list"))["approvals"] if each["mine"]],
         "running": await call("agent.wait", {"runId": names.running_id, "timeoutMs": 1}),
         "events queued": (await call("status"))["queuedSystemEvents"],
