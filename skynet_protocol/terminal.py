@@ -104,19 +104,23 @@ class TerminalExecBgParams(Params, frozen=True):
 class Job(Result, kw_only=True):
     """A command in the background.
 
-    ``status``: ``completed`` with exit code 0, ``failed`` with another or by a signal of its own, ``killed`` by its
-    person, ``lost`` if the gateway ended while it ran. ``outputBytes`` is all that it has written.
+    ``status``: ``completed`` with exit code 0, ``failed`` with another, by a signal or for a limit, ``killed`` by its
+    person or with the gateway, ``lost`` if the gateway died while it ran. ``note`` says more of its end.
+    ``outputBytes`` is all that it has written.
     """
 
     job_id: str
     command: str
     title: str | UnsetType = UNSET
+    cwd: str
     status: JobStatus
     started_at: NonNegativeInt
     ended_at: NonNegativeInt | UnsetType = UNSET
     exit_code: int | UnsetType = UNSET
     signal: str | UnsetType = UNSET
-    output_bytes: NonNegativeInt | UnsetType = UNSET
+    note: str | UnsetType = UNSET
+    sandbox: str
+    output_bytes: NonNegativeInt
 
 
 class JobResult(Result, kw_only=True):
@@ -184,7 +188,6 @@ class TerminalSummary(Result, kw_only=True):
     running: bool
     exit_code: int | UnsetType = UNSET
     signal: str | UnsetType = UNSET
-    sandbox: str | UnsetType = UNSET
 
 
 class TerminalIdParams(Params, frozen=True):

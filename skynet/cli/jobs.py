@@ -54,7 +54,9 @@ async def show(job_id: JobId, /, *, options: Options = NO_OPTIONS) -> None:
             ("exit", _end(job)),
             ("started", clock(job["startedAt"])),
             ("ended", clock(job.get("endedAt"))),
-            ("output", f"{job['outputBytes']} bytes" if "outputBytes" in job else ""),
+            ("note", str(job.get("note") or "")),
+            ("ran in", f"{job['sandbox']}, {job['cwd']}"),
+            ("output", f"{job['outputBytes']} bytes"),
         ]
     )
 

@@ -46,11 +46,15 @@ def job_of(job: Job) -> wire.Job:
         job_id=job.id,
         command=job.command,
         title=job.title or UNSET,
+        cwd=job.cwd,
         status=job.status,
         started_at=job.started_at_ms,
         ended_at=UNSET if job.ended_at_ms is None else job.ended_at_ms,
         exit_code=UNSET if job.exit_code is None else job.exit_code,
         signal=job.signal or UNSET,
+        note=job.note or UNSET,
+        sandbox=job.sandbox,
+        output_bytes=job.output_bytes,
     )
 
 
@@ -65,7 +69,6 @@ def summary_of(terminal: Terminal) -> wire.TerminalSummary:
         running=terminal.running,
         exit_code=UNSET if terminal.exit_code is None else terminal.exit_code,
         signal=terminal.signal or UNSET,
-        sandbox=terminal.sandbox or UNSET,
     )
 
 
