@@ -28,6 +28,10 @@ NO_SANDBOX = ("sandbox.none", "without a sandbox only admins run commands")
 LEVELS: Mapping[Role, Level] = {Role.ADMIN: Level.TRUSTED, Role.USER: Level.STANDARD, Role.CHILD: Level.STRICT}
 
 
+ByHand: TypeAlias = Callable[[User, str, Mapping[str, Json], str], Awaitable[ToolDecision]]
+"""Asks whether a person who needs an approval may do something by hand: what, with which arguments, in one line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecQuestion:
     """A command that somebody has to allow."""
@@ -107,7 +111,7 @@ class CommandGate:
         approver: Approver,
         *,
         people: Callable[[UserId], Awaitable[User | None]],
-        by_hand: Callable[[User, str, Mapping[str, Json], str], Awaitable[ToolDecision]],
+        by_hand: ByHand,
         note: Note,
     ) -> None:
         self._policy = policy

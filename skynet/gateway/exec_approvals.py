@@ -190,6 +190,10 @@ class ExecApprovals:
         """Why the house lets nobody run any command; "" if it does not forbid them."""
         return _forbidden(await self._file.rules(agent_id))
 
+    async def house(self, agent_id: str = DEFAULT_AGENT) -> HouseRules:
+        """What the house says of everybody's commands."""
+        return await self._file.rules(agent_id)
+
     async def allows(
         self,
         user_id: UserId,
