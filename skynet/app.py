@@ -37,6 +37,8 @@ from skynet.gateway.ingress import Ingress
 from skynet.gateway.memory_access import MemoryAccess
 from skynet.gateway.model_calls import Account, ModelCalls
 from skynet.gateway.model_check import ModelCheck
+from skynet.gateway.node_events import NodeEvents
+from skynet.gateway.nodes import Nodes
 from skynet.gateway.people_commands import PeopleCommands
 from skynet.gateway.presence import PresenceTable, StateVersions
 from skynet.gateway.recollections import Recollections
@@ -130,6 +132,7 @@ from skynet_users.guardians import GuardianStore
 from skynet_users.identities import IdentityStore
 from skynet_users.links import LinkCodes
 from skynet_users.memberships import Memberships
+from skynet_users.nodes import NodeStore
 from skynet_users.people import User, UserChanges, UserStore
 from skynet_users.permissions import Permission, PermissionPolicy, Reach
 from skynet_users.resolver import UserResolver
@@ -189,6 +192,8 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         users, credentials, devices = UserStore(db), CredentialStore(db), DeviceStore(db)
         identities, guardians, links = IdentityStore(db), GuardianStore(db), LinkCodes(db)
         groups, audit = GroupStore(db, memberships=memberships), AuditLog(db)
+        node_store = NodeStore(db)
+        nodes = Nodes(devices, node_store, allow=config.nodes.allow_commands, deny=config.nodes.deny_commands)
         await groups.load()
         await record_configuration(audit, config)
         rooms = Rooms(groups)
@@ -464,7 +469,15 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 ChannelMethods(),
                 SkillMethods(workspace_dir=config.agent.workspace_dir, managed_dir=config.home / "skills"),
                 ToolMethods(toolbox.refresh),
-                NodeMethods(devices),
+                NodeMethods(
+                    nodes,
+                    NodeEvents(submit=runs.submit, events=system_events, broadcaster=broadcaster),
+                    devices,
+                    node_store,
+                    broadcaster,
+                    people=resolver.user,
+                    record=audit.record,
+                ),
                 CronMethods(str(config.database.path)),
                 ExecApprovalMethods(exec_file, audit.record),
                 ExecRequestMethods(exec_approvals),
@@ -499,6 +512,8 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 greet=greeter.greet,
                 connected=health.client_connected,
                 refused=note_refusal,
+                node_connected=nodes.connected,
+                node_gone=nodes.disconnected,
             )
             tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")

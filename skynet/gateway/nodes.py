@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -102,7 +102,7 @@ class NodeFailure:
         return RequestError(self.message, code=ErrorCode.UNAVAILABLE, details=details)
 
 
-Outcome: TypeAlias = "asyncio.Future[NodeAnswer | NodeFailure]"
+Outcome: TypeAlias = asyncio.Future[NodeAnswer | NodeFailure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +309,7 @@ class Nodes:
         *,
         timeout_s: float | None = None,
         idempotency_key: str = "",
+        guard: Callable[[], Awaitable[object]] | None = None,
     ) -> NodeAnswer:
         """Have a node carry out a command, which goes to that node's connection alone.
 
@@ -318,29 +319,25 @@ class Nodes:
         Args:
             timeout_s: when to give up; the node is told too. None: after :data:`DEFAULT_TIMEOUT_S`, and it is not told.
             idempotency_key: the same one within :data:`REPEAT_S` gets the same answer, or waits for it; "" for none.
+            guard: gives the params that are sent in place of ``params``; asked before anything is sent, and not for a
+                repeat.
 
         Raises:
             RequestError: ``UNAVAILABLE``: the node is not connected, goes away before it answers (at once), takes too
                 long (``details.nodeError.code`` is ``TIMEOUT``), answers with an error, or too many commands wait for
                 it. ``INVALID_REQUEST``: it must not or cannot do that.
         """
-        params_json = None if params is UNSET else msgspec.json.encode(params).decode()
-        if params_json is not None and len(params_json) > MAX_PARAMS_BYTES:
-            raise RequestError(
-                f"params are {len(params_json)} bytes, limit is {MAX_PARAMS_BYTES}",
-                details={"code": DetailCode.INVALID_PARAMS},
-            )
+        params_json = _json(params)
         digest = hashlib.sha256(f"{command}\0{params_json}".encode("utf-8", "surrogatepass")).digest()
-        if (known := self._known(owner, node_id, idempotency_key)) is not None:
-            if known.digest != digest:
-                raise RequestError(
-                    "idempotencyKey was used for another command", details={"code": DetailCode.INVALID_PARAMS}
-                )
-            return await _answer(known.outcome)
-        link = self._link(owner, node_id)
-        if link is None:
-            raise not_connected()
-        self._check(link, command)
+        if (known := self._known(owner, node_id, idempotency_key, digest)) is not None:
+            return await _answer(known)
+        link = self._usable(owner, node_id, command)
+        if guard is not None:
+            params_json = _json(await guard())
+            # Time may have passed
+            if (known := self._known(owner, node_id, idempotency_key, digest)) is not None:
+                return await _answer(known)
+            link = self._usable(owner, node_id, command)
         if len(link.pending) >= MAX_PENDING:
             raise RequestError(
                 f"{MAX_PENDING} commands are waiting for this node already",
@@ -468,7 +465,19 @@ class Nodes:
             message = f"node disconnected ({invocation.command})"
             invocation.end(NodeFailure(message, "NOT_CONNECTED", {"code": "DISCONNECTED", "message": message}))
 
-    def _known(self, owner: UserId, node_id: str, key: str) -> _Repeat | None:
+    def _usable(self, owner: UserId, node_id: str, command: str) -> _Link:
+        link = self._link(owner, node_id)
+        if link is None:
+            raise not_connected()
+        self._check(link, command)
+        return link
+
+    def _known(self, owner: UserId, node_id: str, key: str, digest: bytes) -> Outcome | None:
+        """What becomes of the same command that was given before.
+
+        Raises:
+            RequestError: the key was used for another one.
+        """
         repeats = self._repeats.get(DeviceId(node_id))
         if not key or repeats is None:
             return None
@@ -477,7 +486,12 @@ class Nodes:
             repeats.popitem(last=False)
         if not repeats:
             del self._repeats[DeviceId(node_id)]
-        return repeats.get((owner, key))
+        repeat = repeats.get((owner, key))
+        if repeat is not None and repeat.digest != digest:
+            raise RequestError(
+                "idempotencyKey was used for another command", details={"code": DetailCode.INVALID_PARAMS}
+            )
+        return None if repeat is None else repeat.outcome
 
     def _remember(self, link: _Link, key: str, digest: bytes, outcome: Outcome) -> None:
         repeats = self._repeats.setdefault(link.node_id, OrderedDict())
@@ -486,6 +500,17 @@ class Nodes:
         if len(repeats) > MAX_REPEATS:
             repeats.popitem(last=False)
         outcome.add_done_callback(partial(_shrink, repeat))
+
+
+def _json(params: object) -> str | None:
+    if params is UNSET:
+        return None
+    text = msgspec.json.encode(params).decode()
+    if len(text) > MAX_PARAMS_BYTES:
+        raise RequestError(
+            f"params are {len(text)} bytes, limit is {MAX_PARAMS_BYTES}", details={"code": DetailCode.INVALID_PARAMS}
+        )
+    return text
 
 
 def _shrink(repeat: _Repeat, outcome: Outcome) -> None:

@@ -14,18 +14,15 @@ from skynet.gateway.memory_access import MemoryAccess
 from skynet.methods.history import HistoryMethods
 from skynet.methods.knowledge import KnowledgeMethods
 from skynet.methods.memory import MemoryMethods
+from skynet.tables import TABLES
 from skynet_memory.ids import Role, UserId, now_ms
 from skynet_memory.knowledge import KnowledgeStore
 from skynet_memory.memories import MemoryStore
-from skynet_memory.memories_schema import COMPONENT as MEMORIES_TABLES
 from skynet_memory.memory_context import ContextCache
 from skynet_memory.migrations import migrate
-from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.search import TranscriptSearch
-from skynet_memory.search_schema import COMPONENT as SEARCH_TABLES
 from skynet_users.caller import Caller
 from skynet_users.permissions import Permission, Reach
-from skynet_users.schema import COMPONENT as USER_TABLES
 from tests.skynet.methods.shapes import S1, B, I, N, S, arr, check, obj, one_of
 from tests.skynet.methods.world import RefusedError, World, open_world
 
@@ -98,7 +95,7 @@ class Scene:
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     async with open_world(tmp_path) as world:
-        await migrate(world.db, [USER_TABLES, MEMORY_TABLES, MEMORIES_TABLES, SEARCH_TABLES])
+        await migrate(world.db, TABLES)
         recorded: list[dict[str, Any]] = []
         members: set[tuple[str, str]] = set()
 

@@ -17,7 +17,10 @@ from skynet.gateway.dispatch import Dispatcher, collect
 from skynet.gateway.exec_file import ExecFile
 from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
+from skynet.gateway.node_events import NodeEvents
+from skynet.gateway.nodes import Nodes
 from skynet.gateway.presence import PresenceTable, StateVersions
+from skynet.gateway.run import Inbound
 from skynet.methods.agents import AgentMethods
 from skynet.methods.channels import ChannelMethods
 from skynet.methods.config import ConfigMethods
@@ -57,6 +60,8 @@ from skynet_protocol.scopes import greatest_scopes
 from skynet_users.approvals import Json
 from skynet_users.caller import Caller
 from skynet_users.devices import DeviceStore
+from skynet_users.nodes import NodeStore
+from skynet_users.nodes_schema import COMPONENT as NODE_TABLES
 from skynet_users.people import User, UserStore
 from skynet_users.schema import COMPONENT as USER_TABLES
 
@@ -159,7 +164,10 @@ class World:
     admin: Caller
     user: Caller
     child: Caller
+    nodes: Nodes
     aborted: list[SessionKey] = field(default_factory=list)
+    submitted: list[Inbound] = field(default_factory=list)
+    """Messages of nodes."""
     revoked_devices: list[tuple[DeviceId, str | None]] = field(default_factory=list)
     recorded: list[tuple[str, str, str]] = field(default_factory=list)
     """What of the devices went to the audit log: action, actor, subject."""
@@ -257,9 +265,12 @@ def node_of(caller: Caller, device_id: str = "d" * 64) -> Caller:
 async def open_world(home: Path) -> AsyncIterator[World]:
     config = load_config(None, env={"SKYNET_HOME": str(home)})
     async with Database(home / "skynet.db") as db, Supervisor() as tasks:
-        await migrate(db, [USER_TABLES, MEMORY_TABLES])
+        await migrate(db, [USER_TABLES, MEMORY_TABLES, NODE_TABLES])
         users, sessions, transcripts = UserStore(db), SessionStore(db), TranscriptStore(db)
         usage, devices = UsageStore(db), DeviceStore(db)
+        node_store = NodeStore(db)
+        nodes = Nodes(devices, node_store)
+        submitted: list[Inbound] = []
         router = Router(MODELS, aliases=ALIASES, pools=POOLS)
         broadcaster, versions = Broadcaster(), StateVersions()
         heartbeats, events = Heartbeats(), SystemEvents()
@@ -289,6 +300,9 @@ async def open_world(home: Path) -> AsyncIterator[World]:
             action: str, *, actor: UserId | Literal[""], subject: str, details: Mapping[str, Json]
         ) -> None:
             recorded.append((action, actor, subject))
+
+        async def submit(inbound: Inbound) -> None:
+            submitted.append(inbound)
 
         async def nobody() -> list[tuple[User, int]]:
             return []
@@ -326,7 +340,15 @@ async def open_world(home: Path) -> AsyncIterator[World]:
             ChannelMethods(),
             SkillMethods(workspace_dir=home / "workspace", managed_dir=home / "skills"),
             ToolMethods(look_for_tools),
-            NodeMethods(devices),
+            NodeMethods(
+                nodes,
+                NodeEvents(submit=submit, events=events, broadcaster=broadcaster),
+                devices,
+                node_store,
+                broadcaster,
+                people=users.by_id,
+                record=record,
+            ),
             CronMethods(path),
             ExecApprovalMethods(ExecFile(home / "exec-approvals.json"), record),
         )
@@ -353,7 +375,9 @@ async def open_world(home: Path) -> AsyncIterator[World]:
                 admin=caller_of((await users.ensure_owner()).id, Role.ADMIN),
                 user=caller_of((await users.add("Bo", Role.USER)).id, Role.USER),
                 child=caller_of((await users.add("Cy", Role.CHILD)).id, Role.CHILD),
+                nodes=nodes,
                 aborted=aborted,
+                submitted=submitted,
                 revoked_devices=revoked_devices,
                 recorded=recorded,
             )
