@@ -9,7 +9,7 @@ import logging
 import os
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,8 +132,17 @@ class ExecFile:
             raw = await asyncio.to_thread(_read, self.path)
             return self._shown(raw)
 
-    async def replace(self, file: ExecApprovalsFileParams, base_hash: str | None) -> ExecApprovalsSnapshot:
+    async def replace(
+        self,
+        file: ExecApprovalsFileParams,
+        base_hash: str | None,
+        *,
+        before: Callable[[], Awaitable[None]],
+    ) -> ExecApprovalsSnapshot:
         """Write the file. What this version does not know of it is kept, and so are the socket's secrets.
+
+        Args:
+            before: called when nothing but the writing is left to do.
 
         Raises:
             RequestError: it has changed since ``base_hash`` was read, or is too long.
@@ -148,6 +157,7 @@ class ExecFile:
             text = (json.dumps(merged, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
             if len(text) > MAX_BYTES:
                 raise invalid_params("exec.approvals.set", f"file: is {len(text)} bytes, the limit is {MAX_BYTES}")
+            await before()
             await asyncio.to_thread(_write, self.path, text)
             return self._shown(text)
 

@@ -72,10 +72,14 @@ class ExecApprovalMethods:
             RequestError: it was changed since it was read, or a field makes no sense.
         """
         check_file(params.file, "exec.approvals.set")
-        await self._record(
-            "config.changed", actor=caller.user_id, subject=self._file.path.name, details=_told(params.file)
-        )
-        return await self._file.replace(params.file, None if params.base_hash is UNSET else params.base_hash)
+
+        async def record() -> None:
+            await self._record(
+                "config.changed", actor=caller.user_id, subject=self._file.path.name, details=_told(params.file)
+            )
+
+        base_hash = None if isinstance(params.base_hash, UnsetType) else params.base_hash
+        return await self._file.replace(params.file, base_hash, before=record)
 
     @method("exec.approvals.node.get")
     async def node_get(self, caller: Caller, params: ExecApprovalsNodeGetParams) -> NodeFile:
