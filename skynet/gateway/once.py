@@ -39,6 +39,11 @@ class Once(Generic[T]):
             raise outcome
         return outcome
 
+    async def stop_person(self, owner: UserId) -> None:
+        """End what somebody has under way, and forget all that was answered."""
+        for _, task in self._answers.pop(owner, OrderedDict()).values():
+            task.cancel()
+
     def _make_room(self, kept: OrderedDict[str, tuple[float, asyncio.Task[Any]]]) -> None:
         for key in [key for key, (_, task) in kept.items() if task.done()][: max(0, len(kept) - KEPT_EACH)]:
             del kept[key]

@@ -93,3 +93,16 @@ async def test_what_is_under_way_is_not_forgotten(tasks: Supervisor) -> None:
     count.go_on.set()
     assert await again == 1
     await asyncio.gather(*waiting)
+
+
+async def test_who_is_put_out_has_nothing_under_way(tasks: Supervisor) -> None:
+    once, count = Once[int](tasks), Counter()
+    waiting = [asyncio.ensure_future(once.answer(owner, "k", count)) for owner in (ADA, BEN)]
+    await until(lambda: count.begun == 2)
+    await once.stop_person(ADA)
+    await once.stop_person(UserId("nobody"))
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    count.go_on.set()
+    assert await waiting[1] == 2
+    assert await once.answer(ADA, "k", count) == 3
