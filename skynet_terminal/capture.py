@@ -1,7 +1,9 @@
 """What is kept of an output, however much it is: its beginning and its end, and how much was between them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from skynet_terminal.plain import plain_text
 
@@ -44,12 +46,16 @@ class Captured:
             plain: as :func:`~skynet_terminal.plain.plain_text`, for models; otherwise as it was written, for people.
                 Takes some ms for each 100 KB.
         """
+        return self.shown(most, plain=plain).text
+
+    def shown(self, most: int = LONGEST_TEXT, *, plain: bool = True) -> Shown:
+        """As :meth:`text`, with how many characters are missing."""
         assert most >= LEAST_TEXT
         head_most, tail_most = most * 7 // 10, most // 5
         if not self.omitted_bytes:
             text = _decoded(self.data, plain)
             if len(text) <= most:
-                return text
+                return Shown(text, 0)
             return _joined(text[:head_most], len(text) - head_most - tail_most, text[-tail_most:])
         end, missing = self.tail, self.omitted_characters
         line_end = end.find(b"\n", 0, _LINE_BYTES) + 1
@@ -58,6 +64,13 @@ class Captured:
         head, tail = _decoded(self.head, plain), _decoded(end, plain)
         missing += max(len(head) - head_most, 0) + max(len(tail) - tail_most, 0)
         return _joined(head[:head_most], missing, tail[-tail_most:])
+
+
+class Shown(NamedTuple):
+    """A text that may have a hole in its middle; ``omitted`` are the characters that are missing there."""
+
+    text: str
+    omitted: int
 
 
 NOTHING: Final = Captured(b"", b"", 0, 0)
@@ -119,8 +132,8 @@ def _characters(data: bytes | bytearray) -> int:
     return len(data.translate(None, _CONTINUATION))
 
 
-def _joined(head: str, missing: int, tail: str) -> str:
-    return f"{head}\n[… {missing} characters left out …]\n{tail}"
+def _joined(head: str, missing: int, tail: str) -> Shown:
+    return Shown(f"{head}\n[… {missing} characters left out …]\n{tail}", missing)
 
 
 def _decoded(data: bytes, plain: bool) -> str:

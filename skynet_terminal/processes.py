@@ -81,7 +81,7 @@ async def run_program(
         OSError: it cannot be started: ``cwd`` is missing, ``env`` too large, there is no room for processes, …
     """
     stdout, stderr = _Beginning(), _Beginning()
-    with file_of(stdin) as readable:
+    with _file_of(stdin) as readable:
         program = Program(
             ["/bin/sh", "-c", _LIMITED, name, *argv],
             cwd=cwd,
@@ -106,7 +106,7 @@ async def run_program(
 async def running(
     launch: Launch,
     *,
-    stdin: IO[bytes] | None = None,
+    stdin: bytes | IO[bytes] = b"",
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
     env: Mapping[str, str] | None = None,
@@ -117,7 +117,7 @@ async def running(
     The launch is released too if it cannot be started.
 
     Args:
-        stdin: what it can read; nothing by default. It stays the caller's to close.
+        stdin: what it can read; nothing by default. A file stays the caller's to close.
         env: variables beyond those of the launch.
         bytes_per_s: how fast its outputs are read; it waits when it writes faster.
 
@@ -126,7 +126,7 @@ async def running(
     """
     try:
         try:
-            with file_of(b"") if stdin is None else nullcontext(stdin) as readable:
+            with _file_of(stdin) if isinstance(stdin, bytes) else nullcontext(stdin) as readable:
                 program = Program(
                     launch.argv,
                     cwd=launch.cwd,
@@ -358,7 +358,7 @@ class _Beginning:
 
 
 @contextmanager
-def file_of(data: bytes) -> Iterator[IO[bytes]]:
+def _file_of(data: bytes) -> Iterator[IO[bytes]]:
     """A file without a name: unlike a pipe it needs nobody who writes while it is read."""
     if not data:
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123
