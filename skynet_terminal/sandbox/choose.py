@@ -230,8 +230,8 @@ def _advice(problem: str) -> str:
     if "permi" in low or "namespace" in low:
         return (
             "Namespaces are not allowed. In a container: start it with --security-opt seccomp=unconfined "
-            "--security-opt apparmor=unconfined --security-opt systempaths=unconfined, or configure podman or docker on the machine "
-            "itself. Otherwise see docs/sandbox.md."
+            "--security-opt apparmor=unconfined --security-opt systempaths=unconfined, or configure podman or docker "
+            "on the machine itself. Otherwise see docs/sandbox.md."
         )
     return "See docs/sandbox.md."
 

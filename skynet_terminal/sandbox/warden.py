@@ -189,10 +189,14 @@ def _check_directories_in_memory(watched: _Watched) -> None:
     most = watched.limits.tmp_bytes // BYTES_A_FILE
     for process in watched.processes:
         if process.parent == watched.pid:
+            root = f"/proc/{process.pid}/root"
             for directory in ("tmp", "dev/shm"):
                 with suppress(OSError):
-                    about = os.statvfs(f"/proc/{process.pid}/root/{directory}")
-                    if about.f_files - about.f_ffree > most:
+                    about = os.statvfs(f"{root}/{directory}")
+                    # Before the sandbox is made, and in others, it is the machine's own.
+                    size = about.f_blocks * about.f_frsize
+                    is_own = size <= watched.limits.tmp_bytes + about.f_frsize and not os.path.samefile(root, "/")  # noqa: PTH121
+                    if is_own and about.f_files - about.f_ffree > most:
                         watched.end(f"more than {most} files in /{directory}")
 
 
