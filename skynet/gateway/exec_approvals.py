@@ -226,7 +226,7 @@ class ExecApprovals:
         grants: set[str] = set()
         entries: list[tuple[Entry, Sequence[str], str]] = []
         for argv in commands:
-            if (grant := granted.get(words(argv))) is not None:
+            if (grant := granted.get(pattern_of(argv) or "")) is not None:
                 grants.add(grant.id)
             elif (match := _listed(rules, argv, host)) is not None:
                 entries.append((match[0], argv, match[1]))
@@ -668,11 +668,9 @@ class ExecApprovals:
         return False
 
     async def _grant(self, asked: Asked, by: UserId) -> None:
-        patterns = [words(argv) for argv in asked.commands if argv]
+        patterns = [pattern for argv in asked.commands if (pattern := pattern_of(argv)) is not None]
         if asked.host is None or not patterns or len(patterns) != len(asked.commands):
             return  # what is not known word by word is allowed this once
-        if any(len(pattern) > MAX_PATTERN for pattern in patterns):
-            return
         await self._grants.add(
             asked.owner, patterns, host=asked.host, node_id=asked.node_id, decided_by=by, now_ms=self._clock()
         )
@@ -717,9 +715,16 @@ class ExecApprovals:
         return found[0] if len(found) == 1 else None
 
 
-def words(argv: Sequence[str]) -> str:
-    """A command as it is kept."""
-    return json.dumps([*argv], ensure_ascii=True, separators=(",", ":"))
+def pattern_of(argv: Sequence[str]) -> str | None:
+    """A command as it is kept: the pattern of exactly its words. None for what cannot be kept."""
+    from skynet_terminal.policy.patterns import ArgvPattern  # what only commands need is not loaded at start
+
+    try:
+        pattern = ArgvPattern.for_command(argv)
+    except ValueError:  # a word is not known
+        return None
+    text = json.dumps(pattern.words, separators=(",", ":"))  # ASCII: a word can be what UTF-8 cannot hold
+    return text if len(text) <= MAX_PATTERN else None
 
 
 def _forbidden(rules: HouseRules) -> str:

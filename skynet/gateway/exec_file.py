@@ -220,11 +220,10 @@ def digest(raw: bytes | None) -> str:
 def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> dict[str, Json]:
     """``new`` with what only ``old`` knows: keys of another version at every level, and the socket."""
     merged = _with_unknown(old, new, "file")
-    if (socket := {**_under(old, "socket"), **_under(new, "socket")}) or "socket" in merged:
-        merged["socket"] = socket
-    for name in ("defaults",):
-        if name in merged:
-            merged[name] = _with_unknown(_under(old, name), merged[name], name)
+    if isinstance(old.get("socket"), dict) or "socket" in new:
+        merged["socket"] = {**_under(old, "socket"), **_under(new, "socket")}
+    if "defaults" in new:
+        merged["defaults"] = _with_unknown(_under(old, "defaults"), new["defaults"], "defaults")
     agents = {}
     for name, agent in _under(new, "agents").items():
         before = _under(_under(old, "agents"), name)

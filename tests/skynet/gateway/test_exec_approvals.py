@@ -293,6 +293,31 @@ async def test_what_cannot_be_told_apart_into_words_is_allowed_once(people: Peop
     assert await people.exec_approvals.grants(world.user.user_id) == []
 
 
+async def test_a_star_that_was_allowed_is_a_star(people: People) -> None:
+    world = people.world
+    mine = world.listen(world.user)
+    odd = ("echo", "*", "**", "\\*", "\udcff", "")
+    async with asking(people, world.user, replace(PUSH, command="odd", commands=(odd,))) as task:
+        await decide(people, world.user, (await asked_of(mine))["id"], "allow-always")
+        await task
+    assert await people.exec_approvals.allows(world.user.user_id, [odd])
+    assert not await people.exec_approvals.allows(world.user.user_id, [("echo", "x", "**", "\\*", "\udcff", "")])
+    assert not await people.exec_approvals.allows(world.user.user_id, [("echo", "*", "a", "b")])
+    async with asking(people, world.user, replace(PUSH, command="rm $x", commands=(("rm", "\0"),))) as task:
+        await decide(people, world.user, (await asked_of(mine, 2))["id"], "allow-always")
+        await task
+    assert not await people.exec_approvals.allows(world.user.user_id, [("rm", "\0")])
+
+
+async def test_the_houses_list_of_words(people: People) -> None:
+    allows, user = people.exec_approvals.allows, people.world.user.user_id
+    write_file(people, agents={"*": {"allowlist": [{"pattern": '["git","push","*"]'}, {"pattern": '["make","**"]'}]}})
+    for argv in [("git", "push", "origin"), ("make",), ("make", "a", "b")]:
+        assert await allows(user, [argv]) and await allows(user, [argv], host="node", node_id="n")
+    for argv in [("git", "push"), ("git", "push", "a", "b"), ("/usr/bin/make",), ("git push *",)]:
+        assert not await allows(user, [argv]), argv
+
+
 async def test_what_one_allowed_oneself_does_not_hold_where_others_decide(tmp_path: Path) -> None:
     async with open_people(tmp_path, wait_s=0.01) as people:
         world = people.world
