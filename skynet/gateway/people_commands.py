@@ -75,6 +75,8 @@ class PeopleCommands:
             return await self._decide_command(caller, asked, role or "allow-once")
         if not approval_id:
             return "Which one? /approvals lists them, /approve ID approves one."
+        if role in DECISIONS:
+            return str(UnknownApproval(approval_id))
         if role and role not in NEWCOMERS:
             return f"{role}: a new person is one of {', '.join(NEWCOMERS)}"
         return await self._decide(caller, approval_id, True, "", NEWCOMERS[role or "user"])
