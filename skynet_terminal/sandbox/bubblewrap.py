@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ DEATH_S = 2.0
 """So long ``release`` waits for what was killed."""
 SHARED_MEMORY_BYTES = 64 * 1024**2
 """``/dev/shm``, beside the ``/tmp`` of the profile."""
+_PIECE_BYTES = 4096
 KILLED_FIRST = 500
 """What is added to the points of commands when the kernel runs out of memory (0-1000): they go before the gateway."""
 
@@ -119,6 +121,9 @@ class Bubblewrap:
                 if self._filter is not None:
                     descriptors.append(_file_of("seccomp", self._filter, on_failure))
                     arguments += ["--seccomp", str(descriptors[-1])]
+                information = _file_of("information", b"", on_failure)
+                descriptors.append(information)
+                arguments += ["--info-fd", str(information)]
                 # Not on the command line: it is everybody's to read, and variables hold secrets.
                 data = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
                 descriptors.append(_file_of("arguments", data, on_failure))
@@ -138,6 +143,7 @@ class Bubblewrap:
                         *inner,
                     ],
                     descriptors,
+                    information,
                     profile,
                     door,
                     self._warden,
@@ -231,6 +237,7 @@ class BubblewrapLaunch:
         self,
         argv: Sequence[str],
         descriptors: Sequence[int],
+        information: int,
         profile: Profile,
         door: Door | None,
         warden: Warden | None,
@@ -238,6 +245,7 @@ class BubblewrapLaunch:
         self.argv = argv
         self.pass_fds = descriptors
         self.overrun = ""
+        self._information = information
         self._profile = profile
         self._door = door
         self._warden = warden
@@ -276,11 +284,25 @@ class BubblewrapLaunch:
         with suppress(OSError):
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
 
+    def _find_init(self) -> None:
+        """Bubblewrap ends some moments before the first process in there, and with that one all others do."""
+        with suppress(OSError, ValueError, KeyError):
+            about = json.loads(os.pread(self._information, _PIECE_BYTES, 0))
+            namespace = f"pid:[{about['pid-namespace']}]"
+            descriptor = os.pidfd_open(about["child-pid"])
+            self._inits.append(descriptor)
+            if os.readlink(f"/proc/{about['child-pid']}/ns/pid") == namespace:  # noqa: PTH115
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            else:  # another's, who has the number by now
+                os.close(self._inits.pop())
+
     async def release(self) -> None:
         if self._released:
             return
         self._released = True
         self.kill()
+        if self._process is not None:
+            self._find_init()
         if self._warden is not None:
             self._warden.forget(self)
         try:

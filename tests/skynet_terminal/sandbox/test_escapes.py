@@ -376,7 +376,7 @@ async def test_memory_hogs_together(sandbox: Bubblewrap, profile: Profile) -> No
         "import os, time\n"
         "for _ in range(4):\n"
         "    if os.fork() == 0:\n"
-        "        data = bytearray(os.urandom(2**20) * 100)\n"
+        "        data = [os.urandom(2**20) for _ in range(80)]\n"
         "        time.sleep(1000)\n"
         "os.wait()\n"
     )
