@@ -61,6 +61,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "users approvals": ("skynet.cli.approvals:list_approvals", "List what waits for a decision."),
     "users approve": ("skynet.cli.approvals:approve", "Approve a request."),
     "users deny": ("skynet.cli.approvals:deny", "Deny a request."),
+    "approvals list": ("skynet.cli.exec_approvals:list_open", "List commands that wait for a yes."),
+    "approvals allow": ("skynet.cli.exec_approvals:allow", "Let a command run."),
+    "approvals deny": ("skynet.cli.exec_approvals:deny", "Refuse a command."),
+    "approvals grants list": ("skynet.cli.exec_approvals:list_grants", "List what was allowed for good."),
+    "approvals grants remove": ("skynet.cli.exec_approvals:remove_grant", "Ask about such a command again."),
     "users groups list": ("skynet.cli.groups:list_groups", "List your rooms."),
     "users groups create": ("skynet.cli.groups:create", "Make a room, with you in it."),
     "users groups add": ("skynet.cli.groups:add", "Let somebody into a room."),
@@ -95,6 +100,8 @@ GROUPS: dict[str, str] = {
     "users groups": "Rooms that several people share.",
     "users token": "Personal tokens, with which a client is somebody.",
     "memory": "What the assistant remembers.",
+    "approvals": "Commands that wait for a yes.",
+    "approvals grants": "Commands that were allowed for good.",
     "audit": "The record of who did what.",
 }
 
