@@ -135,7 +135,7 @@ class ContainerEngine:
         yield from ("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes))
         yield from ("--ulimit", f"nofile={limits.open_files}:{limits.open_files}", "--ulimit", "core=0:0")
         yield from ("--ulimit", f"nproc={MOST_PROCESSES}:{MOST_PROCESSES}")
-        # podman would give it the mode and the files of the image's.
+        # podman would copy what the image has there.
         own = ",notmpcopyup" if self.name == "podman" else ""
         yield from ("--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_bytes}{own}")  # noqa: S108
         yield from self._identity

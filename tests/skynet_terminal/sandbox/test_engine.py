@@ -73,7 +73,7 @@ async def test_what_the_engine_is_asked_for(name: EngineName, path: Path, tmp_pa
         assert options_of(options, "--user")
         assert "sk-" not in " ".join(arguments) and "TOKEN" not in launch.env
         (variables,) = (each for each in mounts if "target=/run/skynet/variables" in each)
-        file = tmp_path / os.path.relpath(variables.split(",")[1].removeprefix("source="), tmp_path)
+        file = tmp_path / variables.split(",")[1].removeprefix("source=")
         assert file.stat().st_mode & 0o777 == 0o600
         assert "export TOKEN='sk-\n1'\n" in file.read_text()
         assert variables.endswith(",readonly")
@@ -146,6 +146,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
     root = directory / "root"
     for each in ("bin", "usr", "etc", "tmp", "work", "run", "proc", "dev", "sys", "var", "mnt"):
         (root / each).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
     shutil.copy(busybox, root / "bin/busybox")
     (root / "etc/passwd").write_text("skynet:x:1000:1000::/work:/bin/sh\n")
     for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
