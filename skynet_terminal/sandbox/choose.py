@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from skynet_terminal.errors import SandboxUnavailable
 from skynet_terminal.sandbox.base import PATH, SANDBOX_UID, Limits, Profile, Sandbox
@@ -19,6 +20,8 @@ from skynet_terminal.sandbox.unconfined import Unconfined
 from skynet_terminal.sandbox.warden import Warden
 
 PROBE_S = 30.0
+
+_ENGINES: tuple[Literal["podman"], Literal["docker"]] = ("podman", "docker")
 
 # One line for each of what is in force. Only what a POSIX shell has of its own, as images may have little else.
 _PROBE = """
@@ -82,17 +85,17 @@ async def choose(
         case "bubblewrap":
             return await _bubblewrap(directory, warden, egress, hidden)
         case "podman" | "docker":
-            return await _engine(name, image)
+            return await _engine(name, image, egress, hidden)
         case "auto":
             problems = []
             try:
                 return await _bubblewrap(directory, warden, egress, hidden)
             except SandboxUnavailable as exc:
                 problems.append(str(exc))
-            for engine in ("podman", "docker"):
+            for engine in _ENGINES:
                 try:
                     if image:
-                        return await _engine(engine, image)
+                        return await _engine(engine, image, egress, hidden)
                 except SandboxUnavailable as exc:
                     problems.append(str(exc))
             if not image:
@@ -194,14 +197,16 @@ async def _bubblewrap(
     raise SandboxUnavailable(f"bubblewrap does not work here ({problem}). {_advice(problem)}")
 
 
-async def _engine(name: str, image: str) -> Sandbox:
+async def _engine(
+    name: Literal["podman", "docker"], image: str, egress: Egress | None, hidden: Sequence[Path]
+) -> Sandbox:
     if not image:
         raise SandboxUnavailable(f"{name} needs an image: set terminal.image.")
     if await asyncio.to_thread(shutil.which, name, path=PATH) is None:
         raise SandboxUnavailable(f"{name} is not installed.")
     from skynet_terminal.sandbox.engine import ContainerEngine
 
-    sandbox: Sandbox = ContainerEngine(name, image)
+    sandbox = ContainerEngine(name, image, egress=egress, hidden=hidden)
     status, _, said = await _run(sandbox, ["true"])
     if status != 0:
         raise SandboxUnavailable(f"{name} does not work here ({said}).")
