@@ -51,6 +51,8 @@ class Names:
     device_id: str
     node_id: str
     request_id: str
+    bridge_id: str
+    bridge_request_id: str
     memory_id: str
     token_id: str
     approval_id: str
@@ -133,7 +135,17 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     "system-presence": _once({}),
     "node.list": _once({}),
     "node.describe": lambda n: [{"nodeId": n.node_id}, {"nodeId": n.device_id}],
+    "node.rename": lambda n: [{"nodeId": each, "displayName": "mine"} for each in (n.node_id, n.device_id)],
+    "node.invoke": _keyed(
+        lambda n: [
+            {"nodeId": n.node_id, "command": command, "params": {"command": ["true"], "bins": ["ls"]}, "timeoutMs": 1}
+            for command in ("system.run", "system.which", "system.execApprovals.get")
+        ]
+    ),
     "node.pair.list": _once({}),
+    "node.pair.approve": lambda n: [{"requestId": n.request_id}, {"requestId": n.bridge_request_id}],
+    "node.pair.reject": lambda n: [{"requestId": n.request_id}, {"requestId": n.bridge_request_id}],
+    "node.pair.verify": lambda n: [{"nodeId": n.node_id, "token": "x"}, {"nodeId": n.bridge_id, "token": "x"}],
     "device.pair.list": _once({}),
     "device.pair.approve": lambda n: [{"requestId": n.request_id}],
     "device.pair.reject": lambda n: [{"requestId": n.request_id}],
@@ -269,6 +281,10 @@ IMPERSONAL: Mapping[str, str] = {
     "set-heartbeats": "a switch of the whole gateway, for admins",
     **dict.fromkeys(("exec.approvals.get", "exec.approvals.set"), "a file of the whole gateway, for admins"),
     "approvals.request": "the caller's own question to those who decide",
+    "node.pair.request": "the caller's own request, another one each time: tests/skynet/methods/test_nodes.py",
+    **dict.fromkeys(
+        ("node.invoke.result", "node.event", "skills.bins"), "nodes alone call it: tests/end_to_end/test_nodes.py"
+    ),
     "identities.code": "a code for the caller, another one each time",
 }
 """Methods that take nobody's names and tell nobody's things, and why."""
@@ -467,6 +483,8 @@ async def live(ada: Person) -> Names:
         device_id=ada.device_client.hello["snapshot"]["presence"][0].get("deviceId", ""),
         node_id="",
         request_id="",
+        bridge_id=fresh("bridge"),
+        bridge_request_id="",
         memory_id="",
         token_id="",
         approval_id="",
@@ -522,6 +540,7 @@ async def live(ada: Person) -> Names:
         **{"idempotency-key": names.http_run_id},
     )
     assert answer.status_code == 200
+    bridge = await client.call("node.pair.request", {"nodeId": names.bridge_id, "displayName": f"{DEVICE_WORD} seven"})
     waiting = DeviceIdentity.generate()
     with pytest.raises(Refused, match="pairing required") as refused:
         async with ada.gateway.client(token=ada.token, device=waiting, headers=FOREIGN):
@@ -534,6 +553,7 @@ async def live(ada: Person) -> Names:
         ),
         node_id=(await client.call("node.list", {}))["nodes"][0]["nodeId"],
         request_id=refused.value.error["details"]["requestId"],
+        bridge_request_id=bridge["request"]["requestId"],
         memory_id=learned["memory"]["id"],
         token_id=token["id"],
         approval_id=request["approval"]["id"],
