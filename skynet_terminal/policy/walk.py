@@ -1,0 +1,744 @@
+"""Follows a line as a shell would run it, and notes every simple command that it may come to."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from skynet_terminal.policy import code, wrappers
+from skynet_terminal.policy.commands import DOWNLOAD, NO_INPUT, Command, Input, Options, Redirect, path_of
+from skynet_terminal.policy.reader import (
+    Function,
+    Group,
+    Loop,
+    Phrase,
+    Pipeline,
+    Process,
+    Script,
+    Simple,
+    Stage,
+    Substitution,
+    Text,
+    Unreadable,
+    read,
+)
+from skynet_terminal.policy.words import BETWEEN, HOME, UNKNOWN, Expander, Word
+
+MOST_COMMANDS = 600
+MOST_STARTS = 12
+"""Of programs that start programs that start programs."""
+_MOST_TURNS = 8
+
+COMMAND_VARIABLES = frozenset(
+    ["PROMPT_COMMAND", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS", "LESSOPEN", "LESSCLOSE", "PS0", "PS1", "PS2", "PS4", "BROWSER", "FCEDIT", "RSYNC_RSH", "CVS_RSH", "SHELL", "GIT_PROXY_COMMAND"]
+)
+_KNOWN = {
+    "HOME": HOME,
+    "PWD": HOME,
+    "IFS": " \t\n",
+    "SHELL": "/bin/bash",
+    "BASH": "/bin/bash",
+    "UID": "1000",
+    "EUID": "1000",
+}
+_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "integer"})
+_FETCHERS = frozenset({"curl", "wget", "aria2c", "fetch", "http", "https", "xh", "axel", "lwp-download"})
+
+
+class Sign(NamedTuple):
+    """Something that no single command shows: the rule, and what was seen."""
+
+    rule: str
+    what: str
+
+
+class Walk:
+    """One line. ``commands`` and ``signs`` are what was met; ``unread`` what could not be read."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.signs: list[Sign] = []
+        self.unread: list[str] = []
+        self._variables: dict[str, str] = dict(_KNOWN)
+        self._cwd: str | None = HOME
+        self._functions: dict[str, Script] = {}
+        self._aliases: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        self._stdin = NO_INPUT
+        self._active: list[str] = []
+        self._starts = 0
+        self._guess = False
+        self._inside: list[Command] = []
+        self._outputs: list[Command] = []
+        self._calls: dict[str, set[tuple[str, bool]]] = {}
+
+    def line(self, text: str) -> None:
+        """
+        Raises:
+            Unreadable: it is not understood to the end, or there is too much of it.
+        """
+        self._script(read(text))
+
+    def argv(self, argv: Sequence[str]) -> None:
+        """A program that is started without a shell."""
+        self._emit(Command(words=tuple(Word(word) for word in argv)))
+
+    # --- what is run in which order
+
+    def _script(self, script: Script) -> None:
+        for pipeline in script:
+            if pipeline.conditional:
+                with self._perhaps():
+                    self._pipeline(pipeline)
+            else:
+                self._pipeline(pipeline)
+
+    def _pipeline(self, pipeline: Pipeline) -> None:
+        if len(pipeline.stages) == 1 and not pipeline.background:
+            self._stage(pipeline.stages[0])
+            return
+        before = self._stdin
+        for stage in pipeline.stages:
+            start = len(self.commands)
+            with self._apart():
+                self._stage(stage)
+            met = tuple(self.commands[start:])
+            self._stdin = Input(_output(met), met)
+        self._stdin = before
+
+    def _stage(self, stage: Stage) -> None:
+        match stage:
+            case Simple():
+                self._simple(stage)
+            case Function():
+                self._define(stage)
+            case Loop():
+                with self._reading(stage.redirections):
+                    self._loop(stage)
+            case Group():
+                with self._reading(stage.redirections):
+                    self._group(stage)
+
+    def _group(self, group: Group) -> None:
+        for phrase in group.words:
+            self._expand(phrase)
+        match group.kind:
+            case "subshell":
+                with self._apart():
+                    self._script(group.bodies[0])
+            case "group":
+                self._script(group.bodies[0])
+            case "while" | "until" | "for":
+                if group.kind != "for" and _endless(group) and _starts_in_background(group.bodies[1]):
+                    self._sign("destructive.fork-bomb", "a loop without end starts commands in the background")
+                # what the first turn sets, the second one finds
+                for _ in range(2):
+                    with self._perhaps():
+                        for body in group.bodies:
+                            self._script(body)
+            case _:
+                for body in group.bodies:
+                    with self._perhaps():
+                        self._script(body)
+
+    def _loop(self, loop: Loop) -> None:
+        values = [word for phrase in loop.words for word in self._expand(phrase)] if loop.words is not None else []
+        known = loop.words is not None and all(word.known for word in values) and len(values) <= _MOST_TURNS
+        turns = [word.text for word in values] if known else [UNKNOWN]
+        for turn in turns:
+            with self._perhaps():
+                if turn == UNKNOWN:
+                    self._variables.pop(loop.name, None)
+                else:
+                    self._variables[loop.name] = turn
+                self._script(loop.body)
+
+    def _define(self, function: Function) -> None:
+        self._functions[function.name] = function.body
+        self._calls[function.name] = set(_calls(function.body, False))
+        if self._multiplies(function.name):
+            self._sign("destructive.fork-bomb", f"the function {function.name} starts itself again and again")
+        # it may be called later, with anything
+        with self._apart():
+            for name in set(self._variables) - {"HOME", "IFS"}:
+                del self._variables[name]
+            self._cwd = None
+            self._call(function.name, function.body, None)
+
+    def _multiplies(self, name: str) -> bool:
+        seen: set[tuple[str, bool]] = set()
+        waiting = [(name, False)]
+        while waiting:
+            current, spawned = waiting.pop()
+            for called, spawns in self._calls.get(current, ()):
+                step = called, spawned or spawns
+                if step == (name, True):
+                    return True
+                if step not in seen:
+                    seen.add(step)
+                    waiting.append(step)
+        return False
+
+    def _call(self, name: str, body: Script, arguments: tuple[Word, ...] | None) -> None:
+        if name in self._active or len(self._active) > 6:
+            return
+        self._active.append(name)
+        before = {key: value for key, value in self._variables.items() if key.isdigit() or key in "@*#"}
+        for key in before:
+            del self._variables[key]
+        if arguments is not None and not any(word.several for word in arguments):
+            self._positional(arguments)
+        self._script(body)
+        for key in [key for key in self._variables if key.isdigit() or key in "@*#"]:
+            del self._variables[key]
+        self._variables |= before
+        self._active.pop()
+
+    def _positional(self, arguments: Sequence[Word]) -> None:
+        for index, word in enumerate(arguments, 1):
+            self._variables[str(index)] = word.text
+        for index in range(len(arguments) + 1, 10):
+            self._variables[str(index)] = ""
+        self._variables["@"] = BETWEEN.join(word.text for word in arguments)
+        self._variables["*"] = " ".join(word.text for word in arguments)
+
+    # --- scopes
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """What is set inside is forgotten: another shell."""
+        variables, cwd, stdin = dict(self._variables), self._cwd, self._stdin
+        yield
+        self._variables, self._cwd, self._stdin = variables, cwd, stdin
+
+    @contextmanager
+    def _perhaps(self) -> Iterator[None]:
+        """What is set inside may be set or not: afterwards, what differs is not known."""
+        variables, cwd = dict(self._variables), self._cwd
+        yield
+        for name in [name for name, value in self._variables.items() if variables.get(name) != value]:
+            if name in variables:
+                del self._variables[name]
+        for name in variables.keys() - self._variables.keys():
+            self._variables.pop(name, None)
+        if cwd != self._cwd and self._cwd is None:
+            self._cwd = None
+
+    @contextmanager
+    def _reading(self, redirections: Iterable[object]) -> Iterator[None]:
+        """The redirections of a whole group."""
+        listed = [each for each in redirections if isinstance(each, tuple)]
+        if not listed:
+            yield
+            return
+        before = self._stdin
+        simple = Simple((), (), tuple(listed))
+        start = len(self.commands)
+        self._simple(simple)
+        if len(self.commands) > start and self.commands[-1].stdin is not NO_INPUT:
+            self._stdin = self.commands[-1].stdin
+        first = len(self.commands)
+        outputs = [command for command in self._outputs if command.stdin is NO_INPUT]
+        yield
+        self._stdin = before
+        met = tuple(self.commands[first:])
+        for command in outputs:
+            command.stdin = Input(_output(met), met)
+
+    # --- simple commands
+
+    def _expander(self) -> Expander:
+        return Expander(self._variables, self._cwd, self._substitute, self._process)
+
+    def _expand(self, phrase: Phrase) -> list[Word]:
+        return self._expander().words(phrase)
+
+    def _substitute(self, script: Script) -> str | None:
+        start = len(self.commands)
+        with self._apart():
+            self._script(script)
+        met = tuple(self.commands[start:])
+        self._inside += met
+        if len(script) == 1 and len(met) >= 1 and not any(command.outer for command in met):
+            return _output(met)
+        return None
+
+    def _process(self, script: Script, output: bool) -> str:
+        start = len(self.commands)
+        with self._apart():
+            self._stdin = NO_INPUT
+            self._script(script)
+        met = self.commands[start:]
+        self._inside += met
+        if output:
+            self._outputs += met
+            return "/dev/fd/output"
+        text = _output(tuple(met))
+        name = f"/dev/fd/{len(self.commands) + 100}"
+        self._files[name] = text if text is not None else DOWNLOAD if _fetched(met) else UNKNOWN
+        return name
+
+    def _simple(self, simple: Simple) -> None:
+        inside, outputs = self._inside, self._outputs
+        self._inside, self._outputs = [], []
+        expander = self._expander()
+        words: list[Word] = []
+        for phrase in simple.words:
+            self._scripts_in_quotes(phrase)
+            words += expander.words(phrase)
+        if words and words[0].text in self._aliases:
+            self._alias(words)
+        assignments = [(name, expander.text(value)) for name, value in simple.assignments]
+        redirects: list[Redirect] = []
+        stdin = self._stdin
+        for redirection in simple.redirections:
+            target = expander.text(redirection.target)
+            if redirection.operator in ("<<", "<<<"):
+                stdin = Input(target if UNKNOWN not in target else None, tuple(self._inside))
+                if UNKNOWN in target:
+                    stdin = Input(None, (*self._inside, Command(words=(Word("cat"),), stdin=Input(target))))
+                continue
+            redirects.append(Redirect(redirection.operator, Word(target)))
+            if redirection.operator in ("<", "<>") and redirection.descriptor in ("", "0"):
+                text = self._files.get(target) or self._files.get(path_of(target, self._cwd))
+                sources = tuple(self._inside) if target.startswith("/dev/fd/") else (_reads(target, self._cwd),)
+                stdin = Input(text if text not in (None, DOWNLOAD) and UNKNOWN not in text else None, sources)
+                if text == DOWNLOAD and not target.startswith("/dev/fd/"):
+                    stdin = Input(None, (Command(words=(Word("curl"), Word(target))),))
+        command = Command(
+            words=tuple(words),
+            assignments=tuple((name.rstrip("+="), value) for name, value in assignments),
+            redirects=tuple(redirects),
+            stdin=stdin,
+            cwd=self._cwd,
+            files=self._files,
+            inside=tuple(self._inside),
+            guess=self._guess,
+        )
+        if words or redirects or assignments:
+            self._emit(command)
+            for name, value in assignments:
+                self._taken_over(name, value)
+            if command.program in _DECLARING:
+                for word in command.arguments:
+                    self._taken_over(*word.text.partition("=")[::2])
+        for writer in self._outputs:
+            if writer.stdin is NO_INPUT:
+                writer.stdin = Input(_output((command,)), (command, *command.stdin.sources))
+        if words:
+            self._written(command)
+            self._builtin(command)
+        else:
+            for name, value in assignments:
+                self._assign(name, value)
+        self._inside = inside + self._inside
+        self._outputs = outputs + self._outputs
+
+    def _taken_over(self, name: str, value: str) -> None:
+        """Variables that hold commands, for others to run."""
+        if name.rstrip("+=") in COMMAND_VARIABLES and value:
+            with self._apart():
+                self._text(value, guess=True)
+
+    def _scripts_in_quotes(self, phrase: Phrase) -> None:
+        """``'a[$(...)]'`` is run where it is taken for a number."""
+        for part in phrase:
+            if isinstance(part, Text) and part.quoted and ("[$(" in part.value or "[`" in part.value):
+                inner = part.value[part.value.find("[") + 1 :].rpartition("]")[0]
+                with self._apart():
+                    self._text(f": {inner}", guess=True)
+
+    def _alias(self, words: list[Word]) -> None:
+        expanded = self._aliases[words[0].text]
+        rest = " ".join("'" + word.text.replace("'", "'\\''") + "'" for word in words[1:])
+        name = words[0].text
+        value = self._aliases.pop(name)
+        with self._apart():
+            self._text(f"{expanded} {rest}")
+        self._aliases[name] = value
+
+    def _assign(self, name: str, value: str) -> None:
+        append = name.endswith("+=")
+        name = name.rstrip("+=")
+        if append:
+            before = self._variables.get(name)
+            if before is None:
+                self._variables.pop(name, None)
+                return
+            value = before + value
+        if value == UNKNOWN:
+            self._variables.pop(name, None)
+        else:
+            self._variables[name] = value
+
+    def _builtin(self, command: Command) -> None:
+        """What changes the shell itself."""
+        program, arguments = command.program, command.arguments
+        if program in _DECLARING:
+            for word in arguments:
+                name, equals, value = word.text.partition("=")
+                if equals:
+                    self._assign(f"{name}=", value)
+                if "n" in name and name.startswith("-"):
+                    for other in arguments:
+                        self._variables.pop(other.text.partition("=")[0], None)
+        elif program in ("cd", "chdir", "pushd"):
+            operands = Options(arguments).operands
+            target = operands[0].text if operands else HOME
+            if target in ("-",) or any(word.several or word.glob for word in arguments):
+                self._cwd = None
+            else:
+                path = path_of(target, self._cwd)
+                self._cwd = None if path.startswith(UNKNOWN) else path
+            if self._cwd is None:
+                self._variables.pop("PWD", None)
+            else:
+                self._variables["PWD"] = self._cwd
+        elif program == "popd":
+            self._cwd = None
+        elif program in ("read", "mapfile", "readarray", "unset", "getopts", "let"):
+            for word in arguments:
+                self._variables.pop(word.text.partition("=")[0], None)
+                if program == "unset":
+                    self._functions.pop(word.text, None)
+        elif program == "printf" and len(arguments) > 2 and arguments[0].text == "-v":
+            text = _printed([word.text for word in arguments[2:]])
+            self._assign(f"{arguments[1].text}=", UNKNOWN if text is None else text)
+        elif program == "set" and any(word.text == "--" for word in arguments):
+            at = [word.text for word in arguments].index("--")
+            if all(word.known for word in arguments):
+                self._positional(arguments[at + 1 :])
+        elif program == "shift":
+            for key in [key for key in self._variables if key.isdigit() or key in "@*"]:
+                del self._variables[key]
+        elif program == "alias":
+            for word in arguments:
+                name, equals, value = word.text.partition("=")
+                if equals and name:
+                    self._aliases[name] = value
+                    with self._apart():
+                        self._text(value)
+        elif program in self._functions:
+            self._call(command.words[0].text, self._functions.get(command.words[0].text, ()), arguments)
+        elif program == "hash" and any(word.text == "-p" for word in arguments):
+            operands = Options(arguments, "p")
+            for value in operands.value("p"):
+                for name in operands.operands:
+                    self._aliases[name.text] = value.text
+
+    def _written(self, command: Command) -> None:
+        """Which files hold what afterwards."""
+        for redirect in command.redirects:
+            if redirect.writes and redirect.target.known:
+                text = _output((command,))
+                path = path_of(redirect.target.text, self._cwd)
+                fetched = command.program in _FETCHERS or _fetched(command.upstream())
+                if fetched or text is not None:
+                    self._files[path] = (
+                        DOWNLOAD
+                        if fetched
+                        else (self._files.get(path, "") if redirect.operator == ">>" else "") + (text or "")
+                    )
+        if command.program in _FETCHERS:
+            for path in _saved(command):
+                self._files[path_of(path, self._cwd)] = DOWNLOAD
+        elif command.program == "tee":
+            text = command.stdin.text
+            for word in Options(command.arguments).operands:
+                if _fetched(command.upstream()):
+                    self._files[path_of(word.text, self._cwd)] = DOWNLOAD
+                elif text is not None:
+                    self._files[path_of(word.text, self._cwd)] = text
+        elif command.program in ("mv", "cp", "ln", "install"):
+            operands = Options(command.arguments).operands
+            if len(operands) == 2:
+                held = self._files.get(path_of(operands[0].text, self._cwd))
+                if held is not None:
+                    self._files[path_of(operands[1].text, self._cwd)] = held
+
+    # --- programs that start programs
+
+    def _emit(self, command: Command) -> None:
+        command.guess = command.guess or self._guess
+        self.commands.append(command)
+        if len(self.commands) > MOST_COMMANDS:
+            raise Unreadable(f"there are more than {MOST_COMMANDS} commands in it", too_much=True)
+        if not command.words:
+            return
+        if command.program == "" and UNKNOWN in command.words[0].text:
+            self._without_unknown(command)
+        self._starts += 1
+        if self._starts > MOST_STARTS:
+            raise Unreadable(f"programs that start programs are more than {MOST_STARTS} deep", too_much=True)
+        for start in wrappers.starts(command):
+            match start:
+                case wrappers.Argv():
+                    self._emit(
+                        Command(
+                            words=start.words,
+                            assignments=start.assignments,
+                            stdin=command.stdin if start.reads else NO_INPUT,
+                            cwd=None if command.program in ("chroot", "ssh") else command.cwd,
+                            outer=command,
+                            files=command.files,
+                            inside=command.inside,
+                            guess=command.guess,
+                        )
+                    )
+                case wrappers.Line():
+                    self._started_line(command, start)
+                case wrappers.Code():
+                    self._code(start.text)
+        self._starts -= 1
+
+    def _without_unknown(self, command: Command) -> None:
+        """``r$@m`` and ``$nothing rm`` are rm if what is not known is nothing."""
+        first = command.words[0]._replace(text=command.words[0].text.replace(UNKNOWN, ""), several=False)
+        words = (first, *command.arguments) if first.text else command.arguments
+        if words and words[0].known:
+            guess = Command(
+                words=words,
+                redirects=(),
+                stdin=command.stdin,
+                cwd=command.cwd,
+                outer=command,
+                files=command.files,
+                inside=command.inside,
+                guess=True,
+            )
+            self._emit(guess)
+
+    def _started_line(self, command: Command, start: wrappers.Line) -> None:
+        if UNKNOWN in start.text and not start.text.strip(UNKNOWN + " \t\n;"):
+            return  # nothing of it is known: a rule says so of the command itself
+        before, self._stdin = self._stdin, command.stdin if command.stdin.text != start.text else NO_INPUT
+        if start.same_shell:
+            self._text(start.text)
+        else:
+            with self._apart():
+                if start.arguments and all(word.known for word in start.arguments):
+                    self._variables["0"] = start.arguments[0].text
+                    self._positional(start.arguments[1:])
+                elif start.arguments:
+                    for key in [key for key in self._variables if key.isdigit() or key in "@*"]:
+                        del self._variables[key]
+                self._text(start.text)
+        self._stdin = before
+
+    def _text(self, text: str, *, guess: bool = False) -> None:
+        """A text that is run as a line, inside another."""
+        before, self._guess = self._guess, self._guess or guess
+        try:
+            # what is not known is not there for the reader: it becomes a variable without a value
+            self._script(read(text.replace(UNKNOWN, "${_unknown}")))
+        except Unreadable as fault:
+            if fault.too_much:
+                raise
+            if not self._guess:
+                self.unread.append(str(fault))
+        finally:
+            self._guess = before
+
+    def _code(self, text: str) -> None:
+        for seen in code.look(text):
+            match seen:
+                case code.Sign():
+                    self._sign(seen.rule, seen.what)
+                case code.Text():
+                    with self._apart():
+                        self._stdin = NO_INPUT
+                        self._text(seen.text, guess=True)
+                case code.Call():
+                    before, self._guess = self._guess, True
+                    self._emit(Command(words=seen.words, cwd=self._cwd))
+                    self._guess = before
+
+    def _sign(self, rule: str, what: str) -> None:
+        self.signs.append(Sign(rule, what))
+
+
+def _reads(target: str, cwd: str | None) -> Command:
+    return Command(words=(Word("cat"), Word(target)), cwd=cwd)
+
+
+def _fetched(commands: Iterable[Command]) -> bool:
+    return any(command.program in _FETCHERS for command in commands)
+
+
+def _saved(command: Command) -> list[str]:
+    options = Options(
+        command.arguments,
+        "oOPdHXAebuTFrmUQtUi" if command.program != "curl" else "oHXAdebuTFrmUxEw",
+        ("output", "output-document"),
+    )
+    addresses = [word.text for word in options.operands]
+    names = [word.text for word in options.value("output", "output-document", "o")]
+    if command.program != "curl":
+        names += [word.text for word in options.value("O")]
+    if options.has("O", "remote-name") or (command.program != "curl" and not names):
+        names += [address.rstrip("/").rpartition("/")[2].partition("?")[0] for address in addresses]
+    return [name for name in names if name not in ("-", "", "/dev/null")]
+
+
+def _endless(group: Group) -> bool:
+    condition = group.bodies[0]
+    if len(condition) != 1 or len(condition[0].stages) != 1:
+        return False
+    stage = condition[0].stages[0]
+    if isinstance(stage, Group):
+        return stage.kind == "calculation" or stage.kind == "test"
+    if not isinstance(stage, Simple) or not stage.words:
+        return False
+    first = _plain(stage.words[0])
+    return first in (("false",) if group.kind == "until" else ("true", ":", "[", "test", "/bin/true"))
+
+
+def _starts_in_background(script: Script) -> bool:
+    """Without ever waiting."""
+    background = False
+    for pipeline in script:
+        for stage in pipeline.stages:
+            if isinstance(stage, Simple) and stage.words and not pipeline.background:
+                if _plain(stage.words[0]) in ("sleep", "wait", "read", "break", "exit"):
+                    return False
+            if isinstance(stage, Group) and stage.kind in ("group", "subshell"):
+                background = background or any(_starts_in_background(body) for body in stage.bodies)
+        background = background or pipeline.background
+    return background
+
+
+def _plain(phrase: Phrase) -> str:
+    return "".join(part.value for part in phrase if isinstance(part, Text))
+
+
+def _calls(script: Script, spawns: bool) -> Iterator[tuple[str, bool]]:
+    """Every name that is called, and whether as one more process beside."""
+    for pipeline in script:
+        apart = spawns or pipeline.background or len(pipeline.stages) > 1
+        for stage in pipeline.stages:
+            match stage:
+                case Simple():
+                    if stage.words:
+                        yield _plain(stage.words[0]), apart
+                        if len(stage.words) > 1 and _plain(stage.words[0]) in (
+                            "eval",
+                            "command",
+                            "exec",
+                            "time",
+                            "nohup",
+                        ):
+                            yield _plain(stage.words[1]), apart
+                    for phrase in stage.words:
+                        for part in phrase:
+                            if isinstance(part, (Substitution, Process)):
+                                yield from _calls(part.script, True)
+                case Group():
+                    for body in stage.bodies:
+                        yield from _calls(body, apart)
+                case Loop():
+                    yield from _calls(stage.body, apart)
+                case Function():
+                    yield from _calls(stage.body, apart)
+
+
+# --- what is printed, where that is known without running anything
+
+
+def _output(commands: tuple[Command, ...]) -> str | None:
+    """Of a pipeline of echo, printf, cat of a here document, and decoders."""
+    text: str | None = None
+    for command in commands:
+        if any(redirect.operator in (">", ">>", "&>", "&>>", ">|") for redirect in command.redirects):
+            if len(commands) > 1:
+                return None
+        if any(UNKNOWN in word.text or word.glob for word in command.words):
+            return None
+        before = command.stdin.text
+        arguments = command.texts[1:]
+        match command.program:
+            case "echo":
+                text = _echoed(arguments)
+            case "printf":
+                text = _printed(arguments)
+            case "cat" | "tee" if not arguments or arguments == ["-"] or command.program == "tee":
+                text = before
+            case "base64" | "gbase64" if before is not None and Options(command.arguments, "w").has("dD", "decode"):
+                try:
+                    text = base64.b64decode("".join(before.split()) + "==").decode("utf-8", "replace")
+                except (binascii.Error, ValueError):
+                    return None
+            case "xxd" if before is not None and "r" in "".join(arguments):
+                try:
+                    text = bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", before)).decode("utf-8", "replace")
+                except ValueError:
+                    return None
+            case "rev" if before is not None and not arguments:
+                text = "\n".join(line[::-1] for line in before.split("\n"))
+            case "pwd":
+                text = command.cwd
+            case "which" | "command" | "type" if arguments:
+                text = arguments[-1]
+            case "true" | ":":
+                text = ""
+            case _:
+                return None
+        if text is None:
+            return None
+    return text.replace("\0", "") if text is not None else None
+
+
+def _echoed(arguments: list[str]) -> str:
+    escapes = newline = False
+    at = 0
+    while at < len(arguments) and re.fullmatch(r"-[neE]+", arguments[at]):
+        escapes = escapes or "e" in arguments[at]
+        newline = newline or "n" in arguments[at]
+        at += 1
+    text = " ".join(arguments[at:])
+    return (_escaped(text) if escapes else text) + ("" if newline else "\n")
+
+
+def _printed(arguments: list[str]) -> str | None:
+    if arguments[:1] == ["--"]:
+        arguments = arguments[1:]
+    if not arguments:
+        return None
+    form, values = _escaped(arguments[0]), arguments[1:]
+    places = re.findall(r"%[-0-9.]*[a-zA-Z]", form.replace("%%", ""))
+    if not places:
+        return form.replace("%%", "%")
+    if any(place not in ("%s", "%b", "%q", "%c") for place in places):
+        return None
+    found: list[str] = []
+    waiting = values or [""]
+    for _ in range(200):
+        if not waiting:
+            break
+
+        def value(match: re.Match[str]) -> str:
+            nonlocal waiting
+            if match[0] == "%%":
+                return "%"
+            first, waiting = (waiting[0] if waiting else ""), waiting[1:]
+            return _escaped(first) if match[0] == "%b" else first[:1] if match[0] == "%c" else first
+
+        found.append(re.sub(r"%%|%[sbqc]", value, form))
+    return "".join(found)
+
+
+def _escaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def character(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        if match[2]:
+            return chr(int(match[2], 8) & 0xFF)
+        return {"n": "\n", "t": "\t", "\\": "\\", "e": "\x1b", "r": "\r", "a": "\a", "b": "\b"}.get(match[3], match[0])
+
+    return re.sub(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3})|(.))", character, text, flags=re.DOTALL)

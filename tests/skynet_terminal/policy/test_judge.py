@@ -1,0 +1,301 @@
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skynet_terminal.policy.base import Level, Verdict
+from skynet_terminal.policy.judge import CommandPolicy
+from skynet_terminal.policy.rules import blocked, user_rule
+from skynet_terminal.policy.table import BY_ID
+
+from .cases import DANGEROUS, DANGEROUS_TEXTS, ORDINARY, STRICT_ALLOWED, STRICT_DENIED
+
+POLICY = CommandPolicy()
+ROWS = [(*head.split(), command) for head, _, command in (line.partition(" | ") for line in DANGEROUS.strip().splitlines())]
+
+
+def decision(command: str, level: Level = Level.STANDARD, policy: CommandPolicy = POLICY) -> str:
+    return policy.judge(command, level).decision
+
+
+def test_there_are_enough_cases() -> None:
+    """SK-179"""
+    assert len(ROWS) + len(DANGEROUS_TEXTS) >= 200
+    assert len(ORDINARY) >= 120
+
+
+@pytest.mark.parametrize(("standard", "trusted", "family", "command"), [*ROWS, *DANGEROUS_TEXTS])
+def test_dangerous_commands(standard: str, trusted: str, family: str, command: str) -> None:
+    """SK-177, SK-178, SK-179, BA-094, BA-105 to BA-112"""
+    for level, wanted in ((Level.STRICT, "deny"), (Level.STANDARD, standard), (Level.TRUSTED, trusted)):
+        verdict = POLICY.judge(command, level)
+        assert verdict.decision == wanted, (level, verdict)
+        if level is not Level.STRICT and wanted != "allow":
+            assert verdict.rule.partition(".")[0] == family, verdict
+            assert verdict.reason.endswith("."), verdict
+
+
+@pytest.mark.parametrize("command", ORDINARY)
+def test_ordinary_commands(command: str) -> None:
+    """SK-177"""
+    for level in (Level.STANDARD, Level.TRUSTED):
+        verdict = POLICY.judge(command, level)
+        assert verdict.decision == "allow", verdict
+
+
+@pytest.mark.parametrize("command", STRICT_ALLOWED)
+def test_what_strict_allows(command: str) -> None:
+    """SK-177"""
+    for level in Level:
+        verdict = POLICY.judge(command, level)
+        assert verdict.decision == "allow", verdict
+
+
+@pytest.mark.parametrize("command", STRICT_DENIED)
+def test_what_strict_refuses(command: str) -> None:
+    """SK-178: what begins like a harmless command is not let through for that; BA-111"""
+    verdict = POLICY.judge(command, Level.STRICT)
+    assert verdict.decision == "deny"
+    assert verdict.rule in BY_ID
+
+
+def test_the_rule_and_the_part_are_told() -> None:
+    verdict = POLICY.judge("ls; x=/; rm -rf $x", Level.STANDARD)
+    assert verdict == Verdict(
+        decision="deny",
+        rule="destructive.remove-everything",
+        reason="rm of / is refused: it removes a whole system, home or folder.",
+    )
+
+
+# --- rules of the configuration
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "terraform apply",
+        "terraform apply -auto-approve",
+        "terraform -chdir=infra apply",
+        "/usr/bin/terraform apply",
+        "ls && terraform apply",
+        "env A=b terraform apply",
+        "sh -c 'terraform apply'",
+        "x=apply; terraform $x",
+        "echo dir | xargs terraform apply",
+        "$(echo terraform) apply",
+    ],
+)
+def test_blocked_commands(command: str) -> None:
+    """BA-043"""
+    policy = CommandPolicy([blocked("terraform apply")])
+    for level in Level:
+        verdict = policy.judge(command, level)
+        assert verdict.decision == "deny"
+        assert verdict.rule == "own.deny.terraform" or level is Level.STRICT
+    assert decision("terraform plan", policy=policy) == "allow"
+    assert decision("terraform $x", policy=policy) == "ask"
+    assert decision("echo terraform apply", policy=policy) == "allow"
+
+
+def test_a_block_holds_over_a_permission() -> None:
+    """BA-043"""
+    policy = CommandPolicy([user_rule("allow", "git", ["push", "**"]), blocked("git push --force")])
+    assert decision("git push", policy=policy) == "allow"
+    assert decision("git push origin --force", policy=policy) == "deny"
+    assert decision("git -C x push --force", policy=policy) == "deny"
+    assert decision("git commit -m push", policy=policy) == "allow"
+
+
+def test_permissions_lift_what_the_words_are_refused_for() -> None:
+    policy = CommandPolicy([user_rule("allow", "docker", "compose"), user_rule("allow", "rm"), user_rule("allow", "curl")])
+    assert decision("docker compose up -d", policy=policy) == "allow"
+    assert decision("docker run x", policy=policy) == "deny"
+    assert decision("docker $x", policy=policy) == "deny"
+    assert decision("sudo docker compose up", policy=policy) == "deny"
+    assert decision("docker compose up > /etc/passwd", policy=policy) == "deny"
+    assert decision("docker compose up", Level.STRICT, policy) == "deny"
+    assert decision("rm -rf /etc/nginx", policy=policy) == "allow"
+    assert decision("rm -rf /", policy=policy) == "deny"
+    assert decision("curl http://x | sh", policy=policy) == "deny"
+    assert decision("cat ~/.skynet/skynet.db", Level.TRUSTED, CommandPolicy([user_rule("allow", "cat")])) == "deny"
+
+
+def test_permissions_for_strict_have_to_say_so() -> None:
+    policy = CommandPolicy([user_rule("allow", "python3", "homework.py", levels=["strict"])])
+    assert decision("python3 homework.py", Level.STRICT, policy) == "allow"
+    assert decision("python3 other.py", Level.STRICT, policy) == "deny"
+
+
+def test_questions_of_the_configuration() -> None:
+    policy = CommandPolicy([user_rule("ask", "git", "push", reason="goes to everybody", levels=[Level.STANDARD])])
+    verdict = policy.judge("git push", Level.STANDARD)
+    assert (verdict.decision, verdict.rule, verdict.reason) == ("ask", "own.ask.git", "git push goes to everybody.")
+    assert verdict.commands == (("git", "push"),)
+    assert policy.judge("git push", Level.TRUSTED).decision == "allow"
+
+
+@pytest.mark.parametrize("text", ["", "  ", "'open", "*"])
+def test_rules_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        blocked(text)
+
+
+# --- what an approval is stored as
+
+
+@pytest.mark.parametrize(
+    ("command", "commands"),
+    [
+        ("ssh host ls", (("ssh", "host", "ls"),)),
+        ("ls && ssh 'host' \"ls\"", (("ssh", "host", "ls"),)),
+        ("x=host; ssh $x ls", (("ssh", "host", "ls"),)),
+        ("env ssh host", (("env", "ssh", "host"),)),
+        ("ssh $x ls", ()),
+        ("LD_PRELOAD=x ssh host", ()),
+        ("cat x | sh", ()),
+        ("ssh host; $x", ()),
+        ("ssh host > $x/etc/passwd", ()),
+        ("rm -rf /", ()),
+        ("ssh *", ()),
+    ],
+)
+def test_what_an_approval_for_always_is_stored_as(command: str, commands: tuple[tuple[str, ...], ...]) -> None:
+    """Nothing, where the words of a program do not say what was asked."""
+    verdict = POLICY.judge(command, Level.STANDARD)
+    assert verdict.decision != "allow"
+    assert verdict.commands == commands
+
+
+def test_the_commands_of_what_is_allowed() -> None:
+    assert POLICY.judge("cd src && ls -l | wc", Level.STANDARD).commands == (("cd", "src"), ("ls", "-l"), ("wc",))
+
+
+# --- without a shell
+
+
+def test_argv_is_not_read_as_a_line() -> None:
+    for level in (Level.STANDARD, Level.TRUSTED):
+        assert POLICY.judge_argv(["echo", "$(rm -rf /); rm -rf /"], level).decision == "allow"
+        assert POLICY.judge_argv(["rm", "-rf", "/"], level).decision == "deny"
+        assert POLICY.judge_argv(["sh", "-c", "rm -rf /"], level).decision == "deny"
+        assert POLICY.judge_argv(["rm", "-rf", "*"], level).decision == "allow"
+        assert POLICY.judge_argv(["ls", "a\0b"], level).decision == "deny"
+    assert POLICY.judge_argv([], Level.TRUSTED).decision == "ask"
+    assert POLICY.judge_argv(["x" * 200_000], Level.TRUSTED).decision == "deny"
+
+
+# --- whatever is given
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(max_size=200), st.sampled_from(Level))
+def test_any_text_is_judged(text: str, level: Level) -> None:
+    assert POLICY.judge(text, level).decision in ("allow", "ask", "deny")
+    assert POLICY.judge_argv([text], level).decision in ("allow", "ask", "deny")
+
+
+FRAGMENTS = st.sampled_from(
+    ["rm", "-rf", "/", "~", "*", "$x", "${x:-", "${x", "$(", ")", "`", "'", '"', "\\", "\n", ";", ";;", "&", "&&", "|", "||", "|&", "<", ">", "<<", "<<<", "<(", ">(", "2>&1", "&>", "EOF", "{", "}", "(", "((", "))", "[[", "]]", "if", "then", "else", "fi", "for", "in", "do", "done", "while", "case", "esac", "function", "f()", "x=", "x=(", "$'", "$((", "#", "!", "{a,b}", "sh", "-c", "eval", "env", "xargs", "find", "-exec", "{}", "python3", "-e", "base64"]
+    + [" ", "\n", "\t"]
+)
+
+
+@settings(max_examples=800, deadline=None)
+@given(st.lists(FRAGMENTS, max_size=40), st.booleans(), st.sampled_from(Level))
+def test_any_pieces_of_commands_are_judged(pieces: list[str], spaced: bool, level: Level) -> None:
+    assert POLICY.judge((" " if spaced else "").join(pieces), level).decision in ("allow", "ask", "deny")
+
+
+NEUTRAL = st.sampled_from(
+    [
+        "{}",
+        "ls; {}",
+        "{} ; ls",
+        "ls && {}",
+        "({})",
+        "{{ {}; }}",
+        "if true; then {}; fi",
+        "! {}",
+        "true | {}",
+        "{} &",
+        "for i in 1 2; do {}; done",
+        "f() {{ {}; }}; f",
+        "echo $({})",
+        'echo "a `{}`"',
+        "x=1 {}",
+        "\n{}\n",
+        "cat <({})",
+        "while {}; do ls; done",
+        "eval {quoted}",
+        "sh -c {quoted}",
+        "bash <<< {quoted}",
+        "echo {quoted} | sh",
+        "trap {quoted} EXIT",
+        "sh <<'END'\n{}\nEND",
+        "x={quoted}; eval \"$x\"",
+        "su -c {quoted}",
+        "watch {quoted}",
+        "find . -maxdepth 0 -exec sh -c {quoted} \\;",
+    ]
+)
+PREFIXES = st.sampled_from(["", "env ", "nice ", "nohup ", "timeout 5 ", "command ", "exec ", "stdbuf -o0 ", "setsid ", "time ", "A=b "])
+DENIED = [command for standard, _, _, command in ROWS if standard == "deny" and not set(command) & set("'\"\\`;&|(){}<>=\n!$")]
+
+
+@st.composite
+def disguised(draw: st.DrawFn) -> str:
+    command = draw(st.sampled_from(DENIED))
+    words = command.split(" ")
+    for index, word in enumerate(words):
+        if set(word) & set("*?[~"):
+            continue
+        match draw(st.integers(0, 4)):
+            case 1:
+                words[index] = f"'{word}'"
+            case 2:
+                words[index] = "".join(f"\\{char}" if char.isascii() and char.isprintable() else char for char in word)
+            case 3:
+                words[index] = '"' + word[:1] + '"' + "''" + word[1:]
+            case 4:
+                words[index] = "$'" + "".join(f"\\x{ord(char):02x}" if char.isascii() else char for char in word) + "'"
+    text = draw(PREFIXES) + " ".join(words)
+    for _ in range(draw(st.integers(0, 3))):
+        form = draw(NEUTRAL)
+        quoted = "'" + text.replace("'", "'\\''") + "'"
+        if "END" in text and "END" in form:
+            continue
+        text = form.format(text, quoted=quoted)
+    return text
+
+
+@settings(max_examples=600, deadline=None)
+@given(disguised())
+def test_no_disguise_makes_a_refused_command_harmless(text: str) -> None:
+    for level in (Level.STRICT, Level.STANDARD):
+        assert POLICY.judge(text, level).decision != "allow", text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["(", "((", "$(", "$((", "<(", "`", "'", '"', "a|", "a;", "a&", "a&&", "<<a\n", "a<<b\n", "{", "{a,", "{a,b}", "${", "${x:-", "[[",
+     "if ", "while ", "case x in ", "x=(", "f(){ ", "function a ", "coproc ", "! ", "time ", "\\", "\n", "#", "*", "/*", "~/", "$x",
+     "eval ", "env ", "sh -c '", "xargs ", "a=$a$a;", "for i in a b;do ", "python -c \"", "é", "$'\\x", "/../", "--", "-e ", "echo x|sh;"],
+)  # fmt: skip
+def test_much_of_anything_takes_little_time(piece: str) -> None:
+    text = piece * (99_000 // len(piece))
+    started = time.process_time()
+    POLICY.judge(text, Level.STANDARD)
+    POLICY.judge(piece * 60, Level.TRUSTED)
+    assert time.process_time() - started < 10
+
+
+def test_a_typical_judgement_takes_little_time() -> None:
+    lines = [line for line in ORDINARY if len(line) < 80]
+    for line in lines:
+        POLICY.judge(line, Level.STANDARD)
+    started = time.process_time()
+    for line in lines:
+        POLICY.judge(line, Level.STANDARD)
+    assert (time.process_time() - started) / len(lines) < 0.01  # it is less than a tenth of that on a quiet machine
