@@ -476,10 +476,11 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     node_store,
                     broadcaster,
                     people=resolver.user,
+                    approvals=exec_approvals,
                     record=audit.record,
                 ),
                 CronMethods(str(config.database.path)),
-                ExecApprovalMethods(exec_file, audit.record),
+                ExecApprovalMethods(exec_file, audit.record, nodes.invoke),
                 ExecRequestMethods(exec_approvals),
                 UserMethods(
                     users,
