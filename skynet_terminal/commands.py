@@ -69,7 +69,7 @@ async def run_command(
         StartFailed: it cannot be started.
     """
     stdout, stderr, both = Capture(), Capture(), Capture()
-    live = _Live(on_output) if on_output is not None else None
+    live = Live(on_output) if on_output is not None else None
 
     def take(stream: Stream, capture: Capture, data: bytes) -> None:
         capture.write(data)
@@ -127,8 +127,8 @@ def how_ended(returncode: int) -> tuple[int | None, str]:
     return (None, f"signal {number}") if returncode < 0 else (returncode, "")
 
 
-class _Live:
-    """Hands on what is written, bundled."""
+class Live:
+    """Hands on what is written, bundled; see ``run_command``. ``close`` hands on the rest."""
 
     def __init__(self, on_output: OnOutput) -> None:
         self._on_output: OnOutput | None = on_output
