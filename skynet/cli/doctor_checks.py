@@ -149,7 +149,8 @@ def database(path: Path, *, clock: Callable[[], float] = time.monotonic) -> Iter
     if said != ["ok"]:
         yield Finding(check=check, state="fail", message=f"{path} is damaged: {'; '.join(said[:3])}", hint=_DAMAGED)
         return
-    size = path.stat().st_size
+    files = (path, path.with_name(path.name + "-wal"))
+    size = sum(each.stat().st_size for each in files if each.exists())
     yield Finding(check=check, state="ok", message=f"{path}, {_bytes(size)}, whole")
 
 

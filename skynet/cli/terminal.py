@@ -170,7 +170,7 @@ class _Session:
 
     def _told(self, code: int | None) -> int:
         if code is None:
-            print_notice(f"[left; to go back: skynet terminal attach {self._id}]")
+            print_notice(f"\n[left; to go back: skynet terminal attach {self._id}]")
             return Exit.OK
         return code
 
