@@ -65,7 +65,18 @@ from skynet_memory.memories import MemoryStore
 from skynet_memory.migrations import migrate
 from skynet_memory.schema import COMPONENT as MEMORY_TABLES
 from skynet_memory.search import TranscriptSearch
-from skynet_protocol import approvals, audit, groups, history, identities, knowledge, memory, providers, users
+from skynet_protocol import (
+    approvals,
+    audit,
+    exec_approvals,
+    groups,
+    history,
+    identities,
+    knowledge,
+    memory,
+    providers,
+    users,
+)
 from skynet_protocol.events import EVENT_SCOPES, EVENTS, is_droppable
 from skynet_protocol.methods import METHODS
 from skynet_terminal.processes import OPEN_FILES, OUTPUT_BYTES
@@ -440,6 +451,16 @@ OWN_METHODS: Mapping[str, Sequence[type[msgspec.Struct]]] = {
         approvals.ApprovalResolvedEvent,
     ),
     "approvals.request": (approvals.ApprovalsRequestParams, approvals.ApprovalsRequestResult),
+    "exec.approval.list": (exec_approvals.ExecApprovalListResult, exec_approvals.ExecApprovalSummary),
+    "exec.approval.grants": (
+        exec_approvals.ExecApprovalGrantsParams,
+        exec_approvals.ExecApprovalGrantsResult,
+        exec_approvals.ExecApprovalGrant,
+    ),
+    "exec.approval.grants.remove": (
+        exec_approvals.ExecApprovalGrantsRemoveParams,
+        exec_approvals.ExecApprovalGrantsRemoveResult,
+    ),
     "groups.list": (groups.GroupsListResult, groups.GroupSummary),
     "groups.create": (groups.GroupsCreateParams, groups.GroupsCreateResult),
     "groups.set": (groups.GroupsSetParams, groups.GroupsSetResult),
