@@ -48,8 +48,9 @@ DRAIN_S = 1.0
 HANGUP_S = 1.0
 """So long a program has to end after it was told that its terminal is gone."""
 DEATH_S = 5.0
-REPAINT_S = 1.0
-REPAINTS = 3
+REPAINT_S = 0.5
+"""So long a program has to begin drawing its screen anew."""
+REPAINTS = 2
 POLL_S = 0.02
 SIGNALS = ("INT", "TERM", "KILL", "HUP", "QUIT", "TSTP", "CONT", "STOP", "WINCH", "USR1", "USR2")
 
@@ -101,6 +102,7 @@ class Terminal:
         *,
         shell: str = "",
         title: str = "",
+        sandbox: str = "",
         cols: int = DEFAULT_COLS,
         rows: int = DEFAULT_ROWS,
         share: LoopShare | None = None,
@@ -111,6 +113,7 @@ class Terminal:
         self.owner = owner
         self.shell = shell
         self.title = title
+        self.sandbox = sandbox
         self.cols = cols
         self.rows = rows
         self.created_at_ms = time.time_ns() // 1_000_000
@@ -135,7 +138,7 @@ class Terminal:
         self._draining: asyncio.TimerHandle | None = None
         self._hung_up = False
         self._exited = False
-        self._repainting = False
+        self._repainting = asyncio.Lock()
         self._pidfd = -1
         self._retrying: asyncio.TimerHandle | None = None
         self.used_at_s = now_s()
@@ -189,6 +192,7 @@ class Terminal:
         """
         prefix = b""
         if cursor is None:
+            await self.repaint()
             cursor, prefix = self.ring.start, self.ring.prefix()
         self.used_at_s = self._now_s()
         chunk = chunk_of(self.ring, cursor, most_bytes, ended=not self.running)
@@ -313,23 +317,15 @@ class Terminal:
             finally:
                 self._finish()
 
-    @property
-    def screen_lost(self) -> bool:
-        """Whether only the program itself can restore the screen: see :meth:`repaint`."""
-        return self.running and not self._repainting and self.ring.screen_lost
-
     async def repaint(self) -> None:
         """Have a full-screen program draw all of its screen, if what is kept of its output does not contain it.
 
         It is told of another width and then of the right one again, which full-screen programs answer with all of
-        their screen. For one that does not, nothing is lost by it.
+        their screen. One that does not answer is waited for ``REPAINT_S`` at a time.
         """
-        if not self.screen_lost:
-            return
-        self._repainting = True
-        try:
+        async with self._repainting:
             for _ in range(REPAINTS):
-                if not self.running or not self.ring.screen_lost:
+                if self._exited or not self.ring.screen_lost:
                     break
                 try:
                     _set_size(self._master, self.cols - 1 or 2, self.rows)
@@ -338,8 +334,6 @@ class Terminal:
                     if self.running:
                         _set_size(self._master, self.cols, self.rows)
                 await self._cleared()
-        finally:
-            self._repainting = False
 
     async def _cleared(self) -> None:
         """Return when the program has cleared the screen from now on, or has had its time for it."""
@@ -466,9 +460,8 @@ class Terminal:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
-        # Before the number of its group is free for others, which it is once the program was waited for.
-        with suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL)
+        # Before the number of its session is free for others, which it is once the program was waited for.
+        _kill_session(self.pid)
         self._exited = True
         status = self._process.wait()
         if status < 0:
@@ -533,6 +526,17 @@ def _started(launch: Launch, cols: int, rows: int) -> tuple[subprocess.Popen[byt
         if slave >= 0:
             os.close(slave)
     return process, master
+
+
+def _kill_session(leader: int) -> None:
+    """Kill what a program that has ended has left in the background: not all of it hears that the terminal is gone."""
+    with suppress(OSError):
+        os.killpg(leader, signal.SIGKILL)
+    with suppress(OSError):  # not Linux: then what is in other groups stays
+        for name in os.listdir("/proc"):  # noqa: PTH208 - no path is needed
+            with suppress(ValueError, OSError):
+                if (pid := int(name)) != leader and os.getsid(pid) == leader:
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _set_size(master: int, cols: int, rows: int) -> None:

@@ -111,10 +111,13 @@ class Ring:
         begin = cursor if cursor >= self._start else self.start
         return bytes(memoryview(self._data)[begin - self._start :]), self.end, begin - cursor
 
-    def replay(self) -> tuple[bytes, int]:
-        """What a new terminal needs to be like the one that got all of it, and the position after it."""
-        data, cursor, dropped = self.since(0)
-        return (self._modes.prefix() + data if dropped else data), cursor
+    def prefix(self) -> bytes:
+        """What puts a new terminal into the modes in force at ``start``."""
+        return self._modes.prefix() if self.start else b""
+
+    def replay(self) -> bytes:
+        """What makes a new terminal like the one that got all of it."""
+        return self.prefix() + self.since(self.start)[0]
 
     def _follow(self, goal: int) -> None:
         """Follow the modes up to the index ``goal`` of the data, or as far beyond it as what is there reaches."""

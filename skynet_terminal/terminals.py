@@ -90,13 +90,14 @@ class Terminals:
         *,
         shell: str = "",
         title: str = "",
+        sandbox: str = "",
         cols: int = DEFAULT_COLS,
         rows: int = DEFAULT_ROWS,
     ) -> Terminal:
         """Start ``launch`` under a terminal. It is released with the end of it, or at once if that fails.
 
         Args:
-            shell: what it is, for people.
+            shell, sandbox: what it is and runs in, for people.
 
         Raises:
             StartFailed: the program cannot be started.
@@ -108,7 +109,15 @@ class Terminals:
                 raise RuntimeError("cannot start a terminal: shutting down")
             self.check_room(owner)
             terminal = Terminal(
-                owner, launch, shell=shell, title=title, cols=cols, rows=rows, share=self._share, now_s=self._now_s
+                owner,
+                launch,
+                shell=shell,
+                title=title,
+                sandbox=sandbox,
+                cols=cols,
+                rows=rows,
+                share=self._share,
+                now_s=self._now_s,
             )
         except BaseException:
             await self._released(launch)

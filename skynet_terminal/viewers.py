@@ -42,6 +42,9 @@ class Watched(Protocol):
     async def changed(self) -> None:
         """Return when it has written or ended."""
 
+    async def repaint(self) -> None:
+        """Have the program draw what a replay would lack."""
+
     def viewer_moved(self) -> None:
         """A viewer has taken what it was given."""
 
@@ -76,15 +79,13 @@ class Viewer:
         """Whether the program waits for it."""
         self._watched = watched
         self._prefix = b""
-        if cursor is None:
-            cursor = watched.ring.start
-            self._prefix = watched.ring.prefix()
+        # None until the replay begins.
         self._cursor = self._taken = cursor
         self._attached = True
 
     @property
     def behind_bytes(self) -> int:
-        return self._watched.ring.end - self._taken
+        return 0 if self._taken is None else self._watched.ring.end - self._taken
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,6 +105,10 @@ class Viewer:
         return self
 
     async def __anext__(self) -> Chunk:
+        if self._cursor is None:
+            await self._watched.repaint()
+            self._cursor = self._taken = self._watched.ring.start
+            self._prefix = self._watched.ring.prefix()
         if self._taken != self._cursor:
             self._taken = self._cursor
             self._watched.viewer_moved()
