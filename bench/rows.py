@@ -57,6 +57,7 @@ ROWS = (
     Row("first", "turns", "first delta, over the model's own", "ms", "less", 6, 2),
     Row("stream", "stream", "/v1 streams of 100 tokens, 20 connections", "/s", "more", 150, 1),
     *(row for name in APIS for row in _of_api(name)),
+    Row("sandbox", "sandbox", "`true` in the sandbox, over the same without", "ms", "less", 15, 1),
     Row("search-one-p50", "search", "memory.search among 100,000 of one person, p50", "ms", "less", 2, 2),
     Row("search-one-p99", "search", "the same, p99", "ms", "less", 10, 2),
     Row("search-many-p50", "search", "among 1,000 people's 1,000 each, p50", "ms", "less", 2, 2),

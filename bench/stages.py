@@ -308,6 +308,19 @@ def _calls(bench: Bench, ours: Peer, job: ClientJob) -> None:
     bench.add(first, ours, outcome.over_ms, {"router_ms": outcome.router_ms, "model_ms": outcome.model_ms})
 
 
+def sandbox(bench: Bench) -> None:
+    """Commands without a gateway, in a process of its own. A sample is the median of a hundred pairs."""
+    ours = bench.contenders[0]
+    for _ in range(bench.repeat):
+        command = (sys.executable, "-m", "bench.sandbox")
+        done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=LOAD_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            bench.fail(("sandbox",), ours, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
+            return
+        found = msgspec.json.decode(done.stdout, type=dict[str, float])
+        bench.add("sandbox", ours, found["over_ms"], found)
+
+
 def search(bench: Bench) -> None:
     """Memories and transcripts through their stores, in a process of its own; once, because filling takes long."""
     ours = bench.contenders[0]
@@ -339,5 +352,6 @@ STAGES: dict[str, Callable[[Bench], None]] = {
     "turns": turns,
     "stream": stream,
     "providers": providers,
+    "sandbox": sandbox,
     "search": search,
 }

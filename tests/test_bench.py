@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import sandbox
 from bench.client import measure
 from bench.jobs import ClientJob
 from bench.labs import LABS, Lab
@@ -16,6 +17,7 @@ from bench.stages import STAGES
 from skynet.config import load_config
 from skynet_agent.apis import WIRE_APIS
 from tests.support.model_server import ModelServer
+from tests.support.programs import needs
 
 
 def test_every_wire_api_has_its_rows() -> None:
@@ -56,6 +58,13 @@ def test_every_question_of_the_retrieval_set_names_turns_that_exist() -> None:
     assert all(turns and 0 <= min(turns) <= max(turns) < count for count, turns in questions)
     assert len({c["id"] for c in conversations}) == len(conversations)
     assert {role for c in conversations for role, _ in c["turns"]} == {"user", "assistant"}
+
+
+@needs("bwrap")
+async def test_the_sandbox_can_be_measured(tmp_path: Path) -> None:
+    found = await sandbox.measure(tmp_path, pairs=3)
+    assert found["inside_ms"] > 0
+    assert found["outside_ms"] > 0
 
 
 async def test_search_can_be_measured() -> None:
