@@ -188,6 +188,7 @@ class TerminalSummary(Result, kw_only=True):
     running: bool
     exit_code: int | UnsetType = UNSET
     signal: str | UnsetType = UNSET
+    sandbox: str
 
 
 class TerminalIdParams(Params, frozen=True):

@@ -69,6 +69,7 @@ def summary_of(terminal: Terminal) -> wire.TerminalSummary:
         running=terminal.running,
         exit_code=UNSET if terminal.exit_code is None else terminal.exit_code,
         signal=terminal.signal or UNSET,
+        sandbox=terminal.sandbox,
     )
 
 
