@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -29,6 +29,9 @@ _OWN_PREFIX = "SKYNET_"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
+Files: TypeAlias = Literal["none", "read", "write"]
+
+
 class PluginFile(msgspec.Struct, frozen=True, kw_only=True):
     """``tool.toml``; ``docs/plugins.md`` is tested against it."""
 
@@ -42,6 +45,10 @@ class PluginFile(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     """A JSON schema (2020-12) of type object; by default there are none."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    files: Files = "none"
+    """What it sees of the folder of whoever asks, as ``/work``."""
+    hosts: tuple[str, ...] = ()
+    """What it can reach of the network."""
 
 
 class PluginRefused(Exception):  # noqa: N818 - it is refused, and the words say why
@@ -97,7 +104,11 @@ def _converted(document: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _allowed(key: str, kind: Any) -> str:
-    words = {"command": "a list of texts: a program and its arguments", "env": "a table of texts"}
+    words = {
+        "command": "a list of texts: a program and its arguments",
+        "env": "a table of texts",
+        "hosts": 'a list of texts, like ["api.example.org", "*.example.org"]',
+    }
     return words.get(key) or allowed_values(kind)
 
 
@@ -114,6 +125,7 @@ def _checked(values: dict[str, Any], report: Report, env: Mapping[str, str]) -> 
     if math.isnan(values.get("timeout_s", 0)):
         report.bad_value(("timeout_s",), "nan", "a number from 1 to 300")
     _check_command(values["command"], report)
+    _check_hosts(values.get("hosts", ()), report)
     values["env"] = _filled(values.get("env", {}), report, env)
     if "parameters" in values:
         _check_parameters(values["parameters"], report)
@@ -130,6 +142,17 @@ def _check_command(command: Sequence[str], report: Report) -> None:
     for number, argument in enumerate(command):
         if "\0" in argument:
             report.bad_value(("command", number), quoted(argument), "text without NUL")
+
+
+def _check_hosts(hosts: Sequence[str], report: Report) -> None:
+    from skynet_terminal.sandbox.egress_hosts import HostRules  # only for those who name some
+
+    for number, host in enumerate(hosts):
+        try:
+            HostRules([host], ())
+        except ValueError:
+            allowed = "a name, *.name for those below it, * for all that are public; each with a :port or without"
+            report.bad_value(("hosts", number), quoted(host), allowed)
 
 
 def _filled(variables: Mapping[str, str], report: Report, env: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from skynet.config.problems import quoted
 from skynet.paths import shown
-from skynet.plugins.file import PluginRefused, parse
+from skynet.plugins.file import Files, PluginRefused, parse
 from skynet_memory.secrets import Secret
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,8 @@ class Plugin:
     timeout_s: float
     parameters: Mapping[str, Any]
     env: Mapping[str, Secret]
+    files: Files = "none"
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,8 @@ def read_plugin(folder: Path, env: Mapping[str, str], look_at: LookAt) -> Plugin
         timeout_s=file.timeout_s,
         parameters=file.parameters,
         env={name: Secret(value) for name, value in file.env.items()},
+        files=file.files,
+        hosts=file.hosts,
     )
 
 

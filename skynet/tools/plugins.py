@@ -1,16 +1,21 @@
 """The tools that plugins are: a program is run for each call (SK-105)."""
 
 import logging
+import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from skynet.plugins import Plugin, Plugins
+from skynet.plugins.running import VARIABLE_BYTES, PluginOverran, PluginRunner
 from skynet_agent.cutting import cut_middle
 from skynet_agent.messages import Json
 from skynet_agent.tools import Tool, ToolContext, ToolFailed
-from skynet_terminal.processes import Ended, run_program
+from skynet_terminal.errors import SandboxUnavailable, StartFailed
+from skynet_terminal.processes import Ended
+from skynet_terminal.sandbox import PATH
 
 log = logging.getLogger(__name__)
 
@@ -18,16 +23,21 @@ OUTPUT_CHARS = 30_000
 """What a model gets of one call; the middle is cut."""
 INPUT = "SKYNET_INPUT"
 USER = "SKYNET_USER"
-INPUT_BYTES = 128 * 1024 - len(f"{INPUT}=") - 1
-"""The longest input that a variable holds (MAX_ARG_STRLEN of Linux, execve(2)); a longer one is on stdin."""
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+INPUT_BYTES = VARIABLE_BYTES - len(f"{INPUT}=") - 1
+"""The longest input that a variable holds; a longer one is on stdin."""
 
 
 class PluginTools:
-    """The tools of the plugins that there are."""
+    """The tools of the plugins that there are.
 
-    def __init__(self, plugins: Plugins) -> None:
+    Args:
+        folder_of: a person's own folder, or in a room the room's.
+    """
+
+    def __init__(self, plugins: Plugins, runner: PluginRunner, *, folder_of: Callable[[ToolContext], Path]) -> None:
         self._plugins = plugins
+        self._runner = runner
+        self._folder_of = folder_of
         self._made_of: Sequence[Plugin] = ()
         self._tools: Sequence[Tool] = ()
 
@@ -64,18 +74,22 @@ class PluginTools:
         except UnicodeEncodeError as exc:
             raise ToolFailed(f"{plugin.name}: the input holds half a character (a lone surrogate)") from exc
         is_short = len(given) <= INPUT_BYTES
-        env: dict[str, str | bytes] = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": str(plugin.folder)}
+        env = {"PATH": PATH, "LANG": "C.UTF-8"}
         env |= {name: value.reveal() for name, value in plugin.env.items()}
         env[USER] = context.user_id
         if is_short:
-            env[INPUT] = given
+            env[INPUT] = os.fsdecode(given)
+        stdin = b"" if is_short else given
         try:
-            ended = await run_program(
-                plugin.command, name=plugin.name, cwd=plugin.folder, env=env, stdin=b"" if is_short else given
-            )
-        except OSError as exc:
+            ended = await self._runner.run(plugin, env=env, stdin=stdin, files=self._folder_of(context))
+        except SandboxUnavailable as exc:
+            log.warning("the plugin %s was not run: %s", plugin.id, exc)
+            raise ToolFailed(f"{plugin.name} was not run, as there is no sandbox for it: {exc}") from exc
+        except PluginOverran as exc:
+            raise ToolFailed(f"{plugin.name} was ended: {exc}") from exc
+        except (OSError, StartFailed) as exc:
             log.warning("the plugin %s could not be started: %s", plugin.id, exc)
-            raise ToolFailed(f"{plugin.name} could not be started: {exc.strerror or exc}") from exc
+            raise ToolFailed(f"{plugin.name} could not be started: {getattr(exc, 'strerror', None) or exc}") from exc
         return _result(plugin.name, ended)
 
 

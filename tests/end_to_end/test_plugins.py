@@ -1,9 +1,11 @@
 """Script plugins in a running gateway: dropped in, called, changed, removed, and who may call them (SK-105)."""
 
 import json
+import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,14 @@ from tests.support.client import WireClient
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.model_server import ModelServer
 from tests.support.polling import until
+from tests.support.programs import needs
+
+pytestmark = needs("bwrap")
 
 PLACE = '[parameters]\ntype = "object"\nproperties.place.type = "string"\nrequired = ["place"]\n'
-SLOW = "trap '' TERM; sleep 99 & echo $! >pids; echo $$ >>pids; wait"
-"""Hears no signal, and has a child."""
+WORD = f"98.{os.getpid()}"
+SLOW = f"trap '' TERM; sleep {WORD} & setsid sleep {WORD} & wait"
+"""Hears no signal, and has children."""
 
 
 @pytest.fixture
@@ -65,30 +71,21 @@ def first_tier(models: ModelServer) -> str:
     return first
 
 
-def is_gone(pid: int) -> bool:
-    """Ended; whether somebody has waited for it or not."""
-    try:
-        return " Z " in Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+def running_children() -> int:
+    """How many there are of those that ``SLOW`` starts."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += WORD.encode() in path.read_bytes().split(b"\0")
+    return found
 
 
-async def all_gone(pids: Sequence[int]) -> None:
-    await until(lambda: all(map(is_gone, pids)))
+async def children_gone() -> None:
+    await until(lambda: not running_children())
 
 
-async def started(folder: Path) -> list[int]:
-    """The numbers of the two that run."""
-    pids: list[int] = []
-
-    def are_there() -> bool:
-        file = folder / "pids"
-        text = file.read_text() if file.exists() else ""
-        pids[:] = [int(line) for line in text.splitlines()] if text.endswith("\n") else []
-        return len(pids) == 2
-
-    await until(are_there)
-    return pids
+async def children_started() -> None:
+    await until(lambda: running_children() == 2)
 
 
 async def results(client: WireClient) -> list[dict[str, Any]]:
@@ -195,6 +192,25 @@ async def test_it_sees_nothing_of_the_gateway(
     assert "skynet.db" not in said and "socket:" not in said
 
 
+async def test_it_sees_nothing_of_people(client: WireClient, tmp_path: Path) -> None:
+    """W11."""
+    drop(tmp_path, "look", f"ls {tmp_path} /work 2>&1; cat {tmp_path}/skynet.db 2>&1; tail -n +3 /proc/net/dev")
+    await answer(client, tool("write_file", path="diary", content="mine"))
+    said = await answer(client, tool("look"))
+    assert said.count("No such file or directory") == 2
+    assert "diary" not in said
+    assert said.rsplit("\n", 1)[1].strip().startswith("lo:")
+
+
+async def test_one_without_a_sandbox(tmp_path: Path, models: ModelServer) -> None:
+    """For who wants that, as the gateway's own user in the plugin's folder."""
+    folder = drop(tmp_path, "mark", "echo ran >>marks; pwd")
+    toml = '[terminal]\nsandbox = "none"\n'
+    async with running_gateway(tmp_path, models=models, toml=toml) as gateway, gateway.client() as admin:
+        assert await answer(admin, tool("mark")) == f"tool said: {folder}"
+    assert (folder / "marks").read_text() == "ran\n"
+
+
 async def test_what_others_can_write_is_no_tool(client: WireClient, models: ModelServer, tmp_path: Path) -> None:
     drop(tmp_path, "good", "echo good")
     folder = drop(tmp_path, "bad", "echo bad")
@@ -208,7 +224,7 @@ async def test_what_others_can_write_is_no_tool(client: WireClient, models: Mode
 async def test_children_run_none(
     gateway: RunningGateway, client: WireClient, models: ModelServer, tmp_path: Path
 ) -> None:
-    drop(tmp_path, "mark", "echo ran >>marks; cat marks")
+    drop(tmp_path, "mark", "echo ran >>/work/marks; cat /work/marks", 'files = "write"\n')
     _, child_token = await add_person(gateway, Role.CHILD)
     _, user_token = await add_person(gateway, Role.USER)
     async with gateway.client(token=child_token) as child:
@@ -217,12 +233,14 @@ async def test_children_run_none(
         )
         system = [message["content"] for message in models.bodies[-1]["messages"] if message["role"] == "system"]
         assert ", mark, " in str(system)
-    assert not (tmp_path / "tools" / "mark" / "marks").exists()
+    assert not [*(tmp_path / "users").glob("*/files/marks")]
     async with gateway.client(token=user_token) as user:
         assert await answer(user, tool("mark")) == "tool said: ran"
         system = [message["content"] for message in models.bodies[-1]["messages"] if message["role"] == "system"]
         assert "May not use: workspace_update." in str(system)
+    assert await answer(client, tool("mark")) == "tool said: ran"
     assert await answer(client, tool("mark")) == "tool said: ran\nran"
+    assert len([*(tmp_path / "users").glob("*/files/marks")]) == 2
 
 
 async def test_no_file_tool_reaches_them(tmp_path: Path, models: ModelServer) -> None:
@@ -237,24 +255,24 @@ async def test_no_file_tool_reaches_them(tmp_path: Path, models: ModelServer) ->
 
 
 async def test_an_abort_kills_it_with_its_children(client: WireClient, models: ModelServer, tmp_path: Path) -> None:
-    folder = drop(tmp_path, "slow", SLOW)
+    drop(tmp_path, "slow", SLOW)
     run_id = await send(client, tool("slow"))
-    pids = await started(folder)
+    await children_started()
     await client.call("chat.abort", {"sessionKey": MAIN})
     assert (await client.chat_end(run_id))["state"] == "aborted"
-    await all_gone(pids)
+    await children_gone()
     assert await answer(client, "say=never mind") == "never mind"
 
 
 async def test_a_stop_of_the_gateway_kills_it_with_its_children(tmp_path: Path, models: ModelServer) -> None:
     home = make_home(tmp_path / "state", models)
-    folder = drop(home, "slow", SLOW)
+    drop(home, "slow", SLOW)
     async with running(home) as process, process.client() as client:
         await send(client, tool("slow"))
-        pids = await started(folder)
+        await children_started()
         process.signal(signal.SIGTERM)
         await process.ended()
-    await all_gone(pids)
+    await children_gone()
 
 
 async def test_problems_are_in_the_log_before_anybody_asks(tmp_path: Path, models: ModelServer) -> None:
