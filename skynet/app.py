@@ -16,6 +16,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
+from skynet.app_commands import Confinement, limits, open_commands
 from skynet.config import CREDENTIALS_DIRECTORY, Config
 from skynet.gateway.approvals import Approvals
 from skynet.gateway.audit_notes import AuditNotes
@@ -39,6 +40,7 @@ from skynet.gateway.model_calls import Account, ModelCalls
 from skynet.gateway.model_check import ModelCheck
 from skynet.gateway.node_events import NodeEvents
 from skynet.gateway.nodes import Nodes
+from skynet.gateway.once import Once
 from skynet.gateway.people_commands import PeopleCommands
 from skynet.gateway.presence import PresenceTable, StateVersions
 from skynet.gateway.recollections import Recollections
@@ -52,6 +54,7 @@ from skynet.gateway.run_request import COMPACTED_MESSAGES, HISTORY_MESSAGES, Run
 from skynet.gateway.runs import Runs
 from skynet.gateway.server import GatewayServer, listen, loop_factory
 from skynet.gateway.sweep import Sweep
+from skynet.gateway.terminal_streams import TerminalStreams
 from skynet.gateway.time_zone import machine_zone
 from skynet.gateway.tool_calls import ToolCalls
 from skynet.gateway.transcript_access import TranscriptAccess
@@ -85,6 +88,7 @@ from skynet.methods.presence import PresenceMethods
 from skynet.methods.providers import ProviderMethods
 from skynet.methods.sessions import SessionMethods
 from skynet.methods.skills import SkillMethods
+from skynet.methods.terminal import TerminalMethods
 from skynet.methods.tools import ToolMethods
 from skynet.methods.usage import UsageMethods
 from skynet.methods.users import UserMethods
@@ -92,6 +96,7 @@ from skynet.models import provider_rows, unprotected
 from skynet.places import Places
 from skynet.plugins import DIRECTORY as PLUGINS_DIRECTORY
 from skynet.plugins import Plugins
+from skynet.plugins.running import PluginRunner
 from skynet.supervisor import Supervisor
 from skynet.tables import TABLES
 from skynet.tools import Remembered, built_in_tools
@@ -119,6 +124,7 @@ from skynet_memory.transcripts import TranscriptStore
 from skynet_memory.turns import TurnStore
 from skynet_memory.usage import UsageStore
 from skynet_protocol.events import TickEvent
+from skynet_terminal.jobs import Job
 from skynet_users.approvals import Approval, ApprovalStore
 from skynet_users.audit import AuditLog
 from skynet_users.budgets import BudgetWarning, Ledger
@@ -139,6 +145,7 @@ from skynet_users.resolver import UserResolver
 
 log = logging.getLogger(__name__)
 
+PROC = Path("/proc")
 WARM_UP_AFTER_S = 1.0
 """When the HTTP client is loaded: after the first clients were answered, before somebody asks a model."""
 
@@ -271,19 +278,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         if config.filter.model:
             guard.model_check = ModelCheck(calls, config.filter.model)
 
-        # Tools
-        places = Places(
-            lambda context: config.home / "users" / context.owner / "files",
-            roots=() if config.agent.restrict_to_workspace else (Path("/"),),
-            sealed=private_places(config, os.environ),
-            protected=workspace.protects,
-        )
-        remembered = Remembered(memories=memories, knowledge=knowledge, history=search, record=audit.record)
-        tools = built_in_tools(places=places, workspace=workspace, remembered=remembered)
-        plugins = Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools])
-        toolbox = Toolbox(
-            tools, permits=_permits, more=PluginTools(plugins).tools, refused=partial(_note_refused_tool, notes.add)
-        )
+        # What waits for somebody's yes
         approval_store = ApprovalStore(db)
 
         async def registered(approval: Approval, user: User) -> None:
@@ -314,6 +309,50 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             approver={Role.ADMIN: config.terminal.approver.admin, Role.USER: config.terminal.approver.user},
             wait_s=config.approvals.wait_s,
         )
+
+        # Tools, and where commands are run
+        def folder_of(context: ToolContext) -> Path:
+            return config.home / "users" / context.owner / "files"
+
+        private = private_places(config, os.environ)
+        places = Places(
+            folder_of,
+            roots=() if config.agent.restrict_to_workspace else (Path("/"),),
+            sealed=private,
+            protected=workspace.protects,
+        )
+        hidden = [path for path in private if path != PROC]  # commands have a /proc of their own
+        confinement = Confinement(config, tasks, hidden)
+        stack.callback(confinement.close)
+        desk = await stack.enter_async_context(
+            open_commands(
+                config,
+                db,
+                tasks,
+                places=places,
+                folder_of=folder_of,
+                confinement=confinement,
+                hidden=hidden,
+                sessions=sessions.get,
+                nodes=nodes,
+                approver=exec_approvals,
+                people=resolver.user,
+                by_hand=approvals.ask_for_tool,
+                note=notes.add,
+                job_ended=partial(_tell_of_job, system_events),
+            )
+        )
+        remembered = Remembered(memories=memories, knowledge=knowledge, history=search, record=audit.record)
+        tools = built_in_tools(places=places, workspace=workspace, commands=desk, remembered=remembered)
+        plugins = PluginTools(
+            Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools]),
+            PluginRunner(
+                confinement.sandbox, nothing=config.home / "sandbox" / "nothing", limits=limits(config.terminal)
+            ),
+            folder_of=folder_of,
+        )
+        toolbox = Toolbox(tools, permits=_permits, more=plugins.tools, refused=partial(_note_refused_tool, notes.add))
+
         compactions = CompactionStore(db)
         compactor = Compactor(
             sessions=sessions,
@@ -381,7 +420,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 tasks,
                 forget=forget,
                 stop_runs=runs.stop_person,
-                withdraw=[exec_approvals.person_changed],
+                withdraw=[exec_approvals.person_changed, desk.stop_person],
             )
             presence = PresenceTable(broadcaster, versions, version=VERSION)
             commands = Commands(
@@ -479,6 +518,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     approvals=exec_approvals,
                     record=audit.record,
                 ),
+                TerminalMethods(desk, TerminalStreams(broadcaster, tasks), Once(tasks), rooms=rooms),
                 CronMethods(str(config.database.path)),
                 ExecApprovalMethods(exec_file, audit.record, nodes.invoke),
                 ExecRequestMethods(exec_approvals),
@@ -491,7 +531,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     ledger=ledger,
                     changed=revocation.person_changed,
                     revoked=revocation.credential_revoked,
-                    removed=Removal(memories, search, config.home / "users").clean_up,
+                    removed=Removal(memories, search, config.home / "users", jobs=desk.jobs.remove_person).clean_up,
                     record=audit.record,
                 ),
                 IdentityMethods(identities, links=links, record=audit.record),
@@ -574,7 +614,7 @@ def private_places(config: Config, env: Mapping[str, str]) -> Sequence[Path]:
     )
     return (
         config.home,
-        Path("/proc"),
+        PROC,
         config.file_path,
         *(database.with_name(database.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")),
         *(log_file.with_name(log_file.name + suffix) for suffix in ("", *(f".{n}" for n in range(1, KEPT_FILES + 1)))),
@@ -653,6 +693,14 @@ async def _ask_beside(
         display_name="" if user is None else user.display_name,
     )
     return await calls.ask(Account(user=told, key=key, session_id=session.session_id), request)
+
+
+def _tell_of_job(events: SystemEvents, job: Job) -> None:
+    """The assistant knows, when its person next writes, which of the person's jobs have ended."""
+    if job.status != "killed":
+        events.add(
+            job.owner, f"A background job has ended ({job.status}): {job.title or job.command[:100]}, id {job.id}"
+        )
 
 
 async def _session_counts(users: UserStore, sessions: SessionStore) -> list[tuple[User, int]]:

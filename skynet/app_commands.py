@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-
-from skynet_terminal.shells import Shells
+from typing import Protocol, runtime_checkable
 
 from skynet.config import Config
 from skynet.config.schema import MountConfig, TerminalConfig
@@ -23,6 +22,7 @@ from skynet_memory.ids import Role, SessionKey, UserId
 from skynet_memory.sessions import Session
 from skynet_terminal.jobs import Job, Jobs
 from skynet_terminal.sandbox import Limits, Mount, Sandbox
+from skynet_terminal.shells import Shells
 from skynet_terminal.terminals import Terminals
 from skynet_users.people import User
 
@@ -31,55 +31,11 @@ log = logging.getLogger(__name__)
 MEGABYTE = 1024 * 1024
 
 
-@asynccontextmanager
-async def open_commands(
-    config: Config,
-    db: Database,
-    tasks: Supervisor,
-    *,
-    places: Places,
-    folder_of: Callable[[ToolContext], Path],
-    hidden: Sequence[Path],
-    sessions: Callable[[UserId, SessionKey], Awaitable[Session | None]],
-    nodes: Nodes,
-    approver: Approver,
-    people: Callable[[UserId], Awaitable[User | None]],
-    by_hand: ByHand,
-    note: Note,
-    job_ended: Callable[[Job], None],
-) -> AsyncIterator[CommandDesk]:
-    """The desk where commands are run; leaving ends all that was started there.
+@runtime_checkable
+class Closing(Protocol):
+    """A sandbox that keeps something open."""
 
-    Args:
-        hidden: what commands never see, whatever is mounted: the gateway's own.
-    """
-    terminal = config.terminal
-    gate = CommandGate(cache(lambda: _policy(config)), approver, people=people, by_hand=by_hand, note=note)
-    confinement = Confinement(config, tasks, hidden)
-    async with (
-        Jobs(
-            db,
-            config.home / "jobs",
-            tasks,
-            most_per_person=terminal.max_jobs,
-            log_bytes=terminal.job_log_bytes,
-            on_end=job_ended,
-        ) as jobs,
-        Terminals(tasks, most=terminal.max_terminals, idle_s=terminal.idle_s) as terminals,
-        Shells(tasks, idle_s=terminal.idle_s) as shells,
-    ):
-        yield CommandDesk(
-            gate,
-            places,
-            folder_of=folder_of,
-            sandbox=confinement.sandbox,
-            surroundings=surroundings(config, hidden),
-            sessions=sessions,
-            jobs=jobs,
-            terminals=terminals,
-            shells=shells,
-            nodes=nodes,
-        )
+    def close(self) -> None: ...
 
 
 class Confinement:
@@ -103,6 +59,11 @@ class Confinement:
                 log.info("commands run in the sandbox %s", self._sandbox.name)
             return self._sandbox
 
+    def close(self) -> None:
+        """Give back what the sandbox keeps open, once nothing runs in it any more."""
+        if isinstance(self._sandbox, Closing):
+            self._sandbox.close()
+
     async def _chosen(self) -> Sandbox:
         from skynet_terminal.sandbox.choose import choose
         from skynet_terminal.sandbox.egress import EgressProxy
@@ -116,6 +77,57 @@ class Confinement:
             warden=Warden(self._tasks),
             egress=EgressProxy(self._tasks, directory=directory / "egress"),
             hidden=self._hidden,
+        )
+
+
+@asynccontextmanager
+async def open_commands(
+    config: Config,
+    db: Database,
+    tasks: Supervisor,
+    *,
+    places: Places,
+    folder_of: Callable[[ToolContext], Path],
+    confinement: Confinement,
+    hidden: Sequence[Path],
+    sessions: Callable[[UserId, SessionKey], Awaitable[Session | None]],
+    nodes: Nodes,
+    approver: Approver,
+    people: Callable[[UserId], Awaitable[User | None]],
+    by_hand: ByHand,
+    note: Note,
+    job_ended: Callable[[Job], None],
+) -> AsyncIterator[CommandDesk]:
+    """The desk where commands are run; leaving ends all that was started there.
+
+    Args:
+        hidden: what commands never see, whatever is mounted: the gateway's own.
+    """
+    terminal = config.terminal
+    gate = CommandGate(cache(lambda: _policy(config)), approver, people=people, by_hand=by_hand, note=note)
+    async with (
+        Jobs(
+            db,
+            config.home / "jobs",
+            tasks,
+            most_per_person=terminal.max_jobs,
+            log_bytes=terminal.job_log_bytes,
+            on_end=job_ended,
+        ) as jobs,
+        Terminals(tasks, most=terminal.max_terminals, idle_s=terminal.idle_s) as terminals,
+        Shells(tasks, idle_s=terminal.idle_s) as shells,
+    ):
+        yield CommandDesk(
+            gate,
+            places,
+            folder_of=folder_of,
+            sandbox=confinement.sandbox,
+            surroundings=surroundings(config, hidden),
+            sessions=sessions,
+            jobs=jobs,
+            terminals=terminals,
+            shell_keeper=shells,
+            nodes=nodes,
         )
 
 

@@ -9,6 +9,7 @@ from skynet_memory.migrations import Component
 from skynet_memory.schema import COMPONENT as SESSIONS
 from skynet_memory.search_schema import COMPONENT as SEARCH
 from skynet_memory.usage_schema import COMPONENT as USAGE
+from skynet_terminal.jobs_schema import COMPONENT as JOBS
 from skynet_users.audit_schema import COMPONENT as AUDIT
 from skynet_users.command_grants_schema import COMPONENT as COMMAND_GRANTS
 from skynet_users.nodes_schema import COMPONENT as NODES
@@ -24,4 +25,5 @@ TABLES: Final[Sequence[Component]] = (
     MEMORIES,
     NODES,
     COMMAND_GRANTS,
+    JOBS,
 )

@@ -23,6 +23,7 @@ from skynet.config.schema import fields_of, is_table, plain_type
 from skynet.gateway import run_request, runs
 from skynet.gateway.approvals import Record
 from skynet.gateway.authorize import METHOD_PERMISSIONS
+from skynet.gateway.command_desk import CommandDesk
 from skynet.gateway.dispatch import _MARK
 from skynet.gateway.run_events import COALESCE_S
 from skynet.hooks import (
@@ -52,7 +53,6 @@ from skynet.plugins import MOST_PLUGINS, PluginFile, parse
 from skynet.plugins.folders import FILE_BYTES
 from skynet.supervisor import Supervisor
 from skynet.tools import Remembered, built_in_tools, files, plugins, search
-from skynet.tools.commands import CommandPort
 from skynet_agent import breaker, catalogue, claude, failover, turn, workspace
 from skynet_agent.registry import REGISTRY, KnownProvider
 from skynet_agent.thinking import BUDGET_TOKENS
@@ -352,7 +352,7 @@ class TestAssistant:
         )
         offered = built_in_tools(places=places, workspace=Workspace(tmp_path), remembered=remembered)
         assert {f"`{tool.name}`": f"`{tool.permission}`" for tool in offered}.items() <= permissions.items()
-        for tool in built_in_tools(places=places, workspace=Workspace(tmp_path), commands=cast(CommandPort, object())):
+        for tool in built_in_tools(places=places, workspace=Workspace(tmp_path), commands=cast(CommandDesk, object())):
             assert f"`{tool.name}`" in self.TEXT
 
     def test_what_each_role_may_do(self) -> None:

@@ -13,10 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from skynet_terminal.jobs import Job, Jobs
-from skynet_terminal.shells import Shells
-from skynet_terminal.terminals import Terminal, Terminals
-
 from skynet.gateway.command_gate import CommandGate, Host, Stance
 from skynet.gateway.nodes import NodeRunResult, Nodes
 from skynet.places import Places
@@ -25,11 +21,16 @@ from skynet_memory.ids import DEFAULT_AGENT, Role, RunId, SessionKey, UserId
 from skynet_memory.keys import build_key
 from skynet_memory.secrets import Secret
 from skynet_memory.sessions import Session
+from skynet_terminal import shells
 from skynet_terminal.capture import NOTHING, Captured
-from skynet_terminal.commands import CommandResult, run_command
+from skynet_terminal.commands import CommandResult, OnOutput, run_command
 from skynet_terminal.errors import BadDirectory, CommandBlocked
+from skynet_terminal.jobs import Job, Jobs
+from skynet_terminal.pty import Terminal
 from skynet_terminal.sandbox import WORK, Launch, Limits, Mount, Profile, Sandbox
 from skynet_terminal.sandbox.unconfined import Unconfined
+from skynet_terminal.shells import Shells
+from skynet_terminal.terminals import Terminals
 from skynet_users.caller import Caller
 from skynet_users.permissions import Permission
 
@@ -65,7 +66,7 @@ class ExecRequest:
     node: str = ""
     by_hand: bool = False
     """The person gives it, not the assistant."""
-    on_output: Callable[[str, bytes], None] | None = None
+    on_output: OnOutput | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ class CommandDesk:
         sessions: Callable[[UserId, SessionKey], Awaitable[Session | None]],
         jobs: Jobs,
         terminals: Terminals,
-        shells: Shells,
+        shell_keeper: Shells,
         nodes: Nodes,
     ) -> None:
         self.jobs = jobs
@@ -117,7 +118,7 @@ class CommandDesk:
         self._confining = sandbox
         self._surroundings = surroundings
         self._sessions = sessions
-        self._shells = shells
+        self._shells = shell_keeper
         self._nodes = nodes
         self._unconfined = Unconfined()
 
@@ -141,7 +142,9 @@ class CommandDesk:
         result = await run_command(launch, timeout_s=timeout_s, on_output=request.on_output)
         return ExecOutcome(result=result, sandbox=sandbox.name)
 
-    async def shell(self, context: ToolContext, command: str, *, timeout_s: float) -> ExecOutcome:
+    async def shell(
+        self, context: ToolContext, command: str, *, timeout_s: float, on_output: OnOutput | None = None
+    ) -> ExecOutcome:
         """Run a command in the shell of this person in this session, which keeps its directory and variables.
 
         Raises:
@@ -155,11 +158,13 @@ class CommandDesk:
         await self._admit(context, command, stance, sandbox, cwd="", by_hand=False)
 
         async def launch() -> Launch:
-            return await sandbox.prepare(await self._profile(context), [SHELL, "--noprofile", "--norc"])
+            return await sandbox.prepare(await self._profile(context), shells.ARGV)
 
         # Another sandbox is another shell: what one outside of it has set is not carried inside
         session = f"{context.session_key} {sandbox.name}"
-        result = await self._shells.run(context.user_id, session, launch, command, timeout_s=timeout_s)
+        result = await self._shells.run(
+            context.user_id, session, launch, command, timeout_s=timeout_s, on_output=on_output
+        )
         return ExecOutcome(result=result, sandbox=sandbox.name)
 
     async def start_job(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from skynet_memory.errors import StorageUnavailable
@@ -18,6 +18,7 @@ class Removal:
     """
     Args:
         folders: where everybody's folder is, by id.
+        jobs: ends somebody's jobs, and removes what they wrote.
     """
 
     def __init__(
@@ -26,11 +27,13 @@ class Removal:
         search: TranscriptSearch,
         folders: Path,
         *,
+        jobs: Callable[[UserId], Awaitable[None]],
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._memories = memories
         self._search = search
         self._folders = folders
+        self._jobs = jobs
         self._clock = clock
 
     async def clean_up(self, user_id: UserId) -> None:
@@ -40,6 +43,7 @@ class Removal:
         try:
             await self._memories.sweep(self._clock())
             await self._search.tidy()
+            await self._jobs(user_id)
         except StorageUnavailable as exc:
             log.warning("the words of %s are erased later: %s", user_id, exc)
         folder = self._folders / user_id

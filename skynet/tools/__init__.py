@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skynet.gateway.approvals import Record
+from skynet.gateway.command_desk import CommandDesk
 from skynet.places import Places
-from skynet.tools.commands import CommandPort, CommandTools
+from skynet.tools.commands import CommandTools
 from skynet.tools.files import FileTools
 from skynet.tools.history import HistoryTools
 from skynet.tools.knowledge import KnowledgeTools
@@ -33,19 +34,19 @@ def built_in_tools(
     *,
     places: Places,
     workspace: Workspace,
-    commands: CommandPort | None = None,
+    commands: CommandDesk | None = None,
     remembered: Remembered | None = None,
 ) -> Sequence[Tool]:
     """The tools, always in this order: a provider's prompt cache begins with them.
 
     Args:
-        commands: who runs commands; without one there are no tools for it.
+        commands: where commands are run; without it there are no tools for it.
         remembered: without it there are no tools for memory, history and knowledge.
     """
     return (
         *FileTools(places).tools(),
         *SearchTools(places).tools(),
-        *CommandTools(commands, places).tools(),
+        *CommandTools(commands).tools(),
         *WorkspaceTools(workspace).tools(),
         *(() if remembered is None else _remembering(remembered)),
     )

@@ -1,65 +1,38 @@
-"""``execute_command`` and ``bash``: declared here, carried out by who holds the sandbox."""
+"""``execute_command`` and ``bash``: commands that a model runs for its person, at the command desk."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from skynet.places import Places
-from skynet_agent.cutting import cut_middle
+from skynet.gateway.command_desk import CommandDesk, ExecOutcome, ExecRequest
 from skynet_agent.messages import Json
-from skynet_agent.tools import Tool, ToolContext
+from skynet_agent.tools import Tool, ToolContext, ToolFailed
+from skynet_protocol.errors import RequestError
+from skynet_terminal.capture import LONGEST_TEXT, Capture
+from skynet_terminal.errors import TerminalError
+from skynet_terminal.shells import ShellResult
+from skynet_users.errors import Forbidden
 
-OUTPUT_CHARS = 30_000
-"""What a model gets of one command's output; the middle is cut."""
 COMMAND_S = 30
 LONGEST_COMMAND_S = 300
 SHELL_S = 60
-GRACE_S = 10.0
-"""What the port has beyond a command's time to end it and to tell what there was."""
-LONGEST_COMMAND = 100_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandOutcome:
-    """How a command ended. ``exit_code`` is None for one that did not end by itself.
-
-    ``output`` is stdout and stderr as they came, without escape sequences. ``signal`` names what ended it (SIGKILL).
-    """
-
-    output: str
-    exit_code: int | None = None
-    timed_out: bool = False
-    signal: str = ""
-
-
-class CommandPort(Protocol):
-    """Who runs commands: within the policy, in a sandbox, as the person of the context and nobody else.
-
-    Both methods end the command with its children when they are cancelled, and when its time is up, with what output
-    there is. They raise ``ToolFailed`` for a command that is refused, saying why, and where there is no sandbox.
-    """
-
-    async def execute(self, context: ToolContext, command: str, *, cwd: Path, timeout_s: float) -> CommandOutcome:
-        """Run one command in a shell of its own, in the directory ``cwd``, which was in the person's folder."""
-
-    async def shell(self, context: ToolContext, command: str, *, timeout_s: float) -> CommandOutcome:
-        """Run one command in the shell of this person's session, which keeps its directory and variables.
-
-        The shell belongs to the pair of ``context.user_id`` and ``context.session_key``, and no one else reaches it.
-        """
+GRACE_S = 3700.0
+"""What a call has beyond its command's time: somebody may have to say yes first. The desk keeps the time."""
+LONGEST_COMMAND = 65_536
+LIVE_BYTES = 4000
+"""What watching clients are shown of a running command."""
+LONGEST_END = 3000
+EARLIER_TEXT = 2000
+"""Characters that are left for the words about a command's end, and what was written before it."""
 
 
 class CommandTools:
-    """The tools, if there is a port for them."""
+    """The tools, if there is a desk for them."""
 
-    def __init__(self, port: CommandPort | None, places: Places) -> None:
-        self._port = port
-        self._places = places
+    def __init__(self, desk: CommandDesk | None) -> None:
+        self._desk = desk
 
     def tools(self) -> Sequence[Tool]:
-        if self._port is None:
+        if self._desk is None:
             return ()
         command: Json = {"type": "string", "minLength": 1, "maxLength": LONGEST_COMMAND}
         return (
@@ -67,7 +40,7 @@ class CommandTools:
                 name="execute_command",
                 description=(
                     "Run a command line in a fresh shell in the sandbox and wait for its end. Gives its output, stdout "
-                    f"and stderr, at most {OUTPUT_CHARS} characters of it, and its exit code."
+                    f"and stderr, at most {LONGEST_TEXT} characters of it, and its exit code."
                 ),
                 parameters={
                     "type": "object",
@@ -82,6 +55,14 @@ class CommandTools:
                         "cwd": {
                             "type": "string",
                             "description": "The directory, relative to the person's own folder. Default: that folder.",
+                        },
+                        "node": {
+                            "type": "string",
+                            "minLength": 1,
+                            "description": (
+                                "One of the person's own machines to run it on, by its name, instead of the sandbox. "
+                                "Only if the person asks for that machine."
+                            ),
                         },
                     },
                     "required": ["command"],
@@ -112,24 +93,70 @@ class CommandTools:
         )
 
     async def execute(self, context: ToolContext, arguments: Mapping[str, Json]) -> str:
-        assert self._port is not None
         timeout_s = float(arguments.get("timeout_s", COMMAND_S))
-        cwd = await asyncio.to_thread(self._places.directory, context, arguments.get("cwd", ""))
-        return told(await self._port.execute(context, arguments["command"], cwd=cwd, timeout_s=timeout_s), timeout_s)
+        request = ExecRequest(
+            command=arguments["command"],
+            cwd=arguments.get("cwd", ""),
+            timeout_s=timeout_s,
+            node=arguments.get("node", ""),
+            on_output=_live(context),
+        )
+        with _told():
+            return told(await self._at_desk().execute(context, request), timeout_s)
 
     async def shell(self, context: ToolContext, arguments: Mapping[str, Json]) -> str:
-        assert self._port is not None
-        return told(await self._port.shell(context, arguments["command"], timeout_s=SHELL_S), SHELL_S)
+        with _told():
+            return told(
+                await self._at_desk().shell(context, arguments["command"], timeout_s=SHELL_S, on_output=_live(context)),
+                SHELL_S,
+            )
+
+    def _at_desk(self) -> CommandDesk:
+        assert self._desk is not None
+        return self._desk
 
 
-def told(outcome: CommandOutcome, timeout_s: float) -> str:
+def told(outcome: ExecOutcome, timeout_s: float) -> str:
     """An outcome for a model: the output, then in brackets how it ended."""
-    if outcome.timed_out:
+    result = outcome.result
+    if result.timed_out:
         end = f"ended after {timeout_s:g} seconds, its time was up"
-    elif outcome.exit_code is not None:
-        end = "exit code 0" if outcome.exit_code == 0 else f"failed with exit code {outcome.exit_code}"
+    elif result.overrun:
+        end = f"ended by the sandbox: {result.overrun}"
+    elif result.exit_code is not None:
+        end = "exit code 0" if result.exit_code == 0 else f"failed with exit code {result.exit_code}"
     else:
-        end = f"ended by {outcome.signal or 'a signal'}"
-    note = f"[{end}]"
-    output = outcome.output.rstrip("\n")
-    return f"{cut_middle(output, OUTPUT_CHARS - len(note) - 1)}\n{note}" if output.strip() else f"(no output)\n{note}"
+        end = f"ended by {result.signal or 'a signal'}"
+    output = result.output.text(LONGEST_TEXT - LONGEST_END).rstrip("\n")
+    ended = f"{output}\n[{end}]" if output.strip() else f"(no output)\n[{end}]"
+    return ended if not isinstance(result, ShellResult) else _with_what_the_shell_says(ended, result)
+
+
+def _with_what_the_shell_says(ended: str, result: ShellResult) -> str:
+    earlier = result.earlier.text(EARLIER_TEXT).rstrip("\n")
+    said = (
+        f"[written in the background since the last command:]\n{earlier}\n[what this command wrote:]\n"
+        if earlier
+        else ""
+    )
+    return said + ended + (f"\n[{result.notice}]" if result.notice else "")
+
+
+def _live(context: ToolContext) -> Callable[[str, bytes], None]:
+    """Tells the clients that watch the newest of what a command has written."""
+    newest = Capture(0, LIVE_BYTES)
+
+    def tell(stream: str, data: bytes) -> None:
+        newest.write(data)
+        context.update(newest.captured().text(LONGEST_TEXT))
+
+    return tell
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong, in words for a model."""
+    try:
+        yield
+    except (TerminalError, Forbidden, RequestError, ValueError) as exc:
+        raise ToolFailed(f"not run: {exc}") from exc
