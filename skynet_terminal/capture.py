@@ -129,7 +129,7 @@ def unfinished(data: bytes | bytearray) -> int:
 
 def _characters(data: bytes | bytearray) -> int:
     """Of UTF-8; what is none counts about as much as it becomes."""
-    return len(data.translate(None, _CONTINUATION))
+    return len(data) if data.isascii() else len(data.translate(None, _CONTINUATION))
 
 
 def _joined(head: str, missing: int, tail: str) -> Shown:

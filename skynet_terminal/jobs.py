@@ -327,19 +327,23 @@ class Jobs:
             async with self._program(live, launch) as program:
                 live.begin(program, launch)
                 await live.to_its_end(program)
-        except (StartFailed, StorageUnavailable) as exc:
+        except BaseException as exc:
             if live.started.done():
                 raise
-            with suppress(StorageUnavailable):
-                await self._db.write(lambda tx: tx.execute("DELETE FROM jobs WHERE id = ?", (live.job.id,)))
-            live.started.set_exception(exc)
-            live.ended.set()
-            del self._live[live.job.id]
-            return
+            await self._forget_unstarted(live, exc)
+            if not isinstance(exc, Exception):
+                raise
         finally:
             if live.started.done() and not live.started.exception():
                 live.end(self._clock())
                 await self._store_end(live)
+
+    async def _forget_unstarted(self, live: _Live, exc: BaseException) -> None:
+        del self._live[live.job.id]
+        live.started.set_exception(exc if isinstance(exc, Exception) else StartFailed(GATEWAY_STOPPED))
+        live.ended.set()
+        with suppress(StorageUnavailable):
+            await self._db.write(lambda tx: tx.execute("DELETE FROM jobs WHERE id = ?", (live.job.id,)))
 
     @asynccontextmanager
     async def _program(self, live: _Live, launch: Launch) -> AsyncIterator[Program]:

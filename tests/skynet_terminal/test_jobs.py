@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -262,6 +263,14 @@ async def test_what_cannot_be_started_leaves_nothing(db: Database, tmp_path: Pat
         with pytest.raises(StartFailed):
             await jobs.start(ADA, UnconfinedLaunch(["/no/such"], {}, tmp_path), command="x")
         assert await jobs.list(ADA) == []
+
+
+async def test_nobodys_job_is_not_started(db: Database, tmp_path: Path) -> None:
+    """Its person was removed meanwhile."""
+    async with Supervisor() as tasks, Jobs(db, tmp_path / "jobs", tasks, most_per_person=1) as jobs:
+        for _ in range(2):
+            with pytest.raises(sqlite3.IntegrityError):
+                await jobs.start(UserId("gone"), UnconfinedLaunch(["/bin/true"], {}, tmp_path), command="x")
 
 
 async def test_a_full_disk_takes_its_log_and_not_its_end(world: World) -> None:
