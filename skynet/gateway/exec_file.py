@@ -9,8 +9,8 @@ import logging
 import os
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, get_args
@@ -19,7 +19,7 @@ import msgspec
 
 from skynet.gateway.exec_patterns import InvalidPattern, Pattern, parse_pattern
 from skynet_memory.ids import new_id
-from skynet_protocol.errors import RequestError
+from skynet_protocol.errors import DetailCode, ErrorCode, RequestError
 from skynet_protocol.exec_approvals import (
     Ask,
     ExecApprovalsAgent,
@@ -126,11 +126,15 @@ class ExecFile:
         self._uses[entry.agent, entry.pattern] = _Use(at_ms, command[:500], path)
 
     async def snapshot(self) -> ExecApprovalsSnapshot:
-        """The file as it is; an empty one when it is missing or makes no sense. Secrets in it are not shown."""
+        """The file as it is; an empty one when it is missing or makes no sense. Secrets in it are not shown.
+
+        Raises:
+            RequestError: it cannot be read.
+        """
         async with self._lock:
-            await self._write_uses()
-            raw = await asyncio.to_thread(_read, self.path)
-            return self._shown(raw)
+            with _told(self.path):
+                await self._write_uses()
+                return self._shown(await asyncio.to_thread(_read, self.path))
 
     async def replace(
         self,
@@ -145,21 +149,22 @@ class ExecFile:
             before: called when nothing but the writing is left to do.
 
         Raises:
-            RequestError: it has changed since ``base_hash`` was read, or is too long.
+            RequestError: it has changed since ``base_hash`` was read, is too long, or cannot be written.
         """
         async with self._lock:
-            raw = await asyncio.to_thread(_read, self.path)
-            if raw is not None and base_hash is None:
-                raise RequestError(BASE_HASH_REQUIRED)
-            if base_hash is not None and base_hash != digest(raw):
-                raise RequestError(CHANGED)
-            merged = merge(_object(raw), msgspec.to_builtins(file))
-            text = (json.dumps(merged, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-            if len(text) > MAX_BYTES:
-                raise invalid_params("exec.approvals.set", f"file: is {len(text)} bytes, the limit is {MAX_BYTES}")
-            await before()
-            await asyncio.to_thread(_write, self.path, text)
-            return self._shown(text)
+            with _told(self.path):
+                raw = await asyncio.to_thread(_read, self.path)
+                if raw is not None and base_hash is None:
+                    raise RequestError(BASE_HASH_REQUIRED)
+                if base_hash is not None and base_hash != digest(raw):
+                    raise RequestError(CHANGED)
+                merged = merge(_object(raw), msgspec.to_builtins(file))
+                text = (json.dumps(merged, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+                if len(text) > MAX_BYTES:
+                    raise invalid_params("exec.approvals.set", f"file: is {len(text)} bytes, the limit is {MAX_BYTES}")
+                await before()
+                await self._write(text)
+                return self._shown(text)
 
     def _shown(self, raw: bytes | None) -> ExecApprovalsSnapshot:
         return ExecApprovalsSnapshot(path=str(self.path), exists=raw is not None, hash=digest(raw), file=_shown(raw))
@@ -181,6 +186,15 @@ class ExecFile:
                 log.error("%s", self._broken)
             self._seen = seen
 
+    async def _write(self, text: bytes) -> None:
+        """Who is cancelled meanwhile waits all the same: the next writer must not be overtaken."""
+        writing = asyncio.get_running_loop().run_in_executor(None, _write, self.path, text)
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing])
+            raise
+
     async def _write_uses(self) -> None:
         uses, self._uses = self._uses, {}
         if not uses:
@@ -197,9 +211,20 @@ class ExecFile:
         text = (json.dumps(file, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
         if raw is not None and file:
             try:
-                await asyncio.to_thread(_write, self.path, text)
+                await self._write(text)
             except OSError as exc:
                 log.warning("when entries of %s were used last is not written down: %s", self.path, exc)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the disk refuses is told to the client as that."""
+    try:
+        yield
+    except (OSError, ValueError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else str(exc)
+        details = {"code": DetailCode.IO_ERROR}
+        raise RequestError(f"{path.name}: {why}", code=ErrorCode.UNAVAILABLE, details=details) from exc
 
 
 def check_file(file: ExecApprovalsFileParams, method: str) -> None:

@@ -85,6 +85,7 @@ def _expression(glob: str) -> re.Pattern[str]:
         except RuntimeError:  # a container's user that nobody knows
             return re.compile(r"(?!)")
     parts = [] if "/" in glob else [f"(?:{'|'.join(map(re.escape, SEARCHED.split(':')))})/"]
+    glob = re.sub(r"\*{3,}", "**", re.sub(r"(?:\*\*/)+", "**/", glob))  # more of them say nothing more, and take long
     for part in re.findall(r"\*\*/|\*+|\?|[^*?]+", glob):
         match part:
             case "**/":
