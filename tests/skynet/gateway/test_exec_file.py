@@ -18,6 +18,10 @@ async def nothing() -> None:
     pass
 
 
+def names_in(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
 def write(path: Path, **fields: object) -> None:
     path.write_text(json.dumps({"version": 1, **fields}))
 
@@ -122,4 +126,4 @@ async def test_a_change_that_is_given_up_leaves_one_of_the_two(tmp_path: Path, s
     assert path.read_bytes() in (before, b'{\n  "version": 1,\n  "agents": {}\n}\n')
     again = await file.replace(ExecApprovalsFileParams(version=1), base, before=nothing)
     assert again.file.version == 1
-    assert [each.name for each in tmp_path.iterdir()] == ["f.json"]
+    assert names_in(tmp_path) == ["f.json"]
