@@ -58,8 +58,6 @@ class TerminalStreams:
         task = self._tasks.start(self._watch(connection, terminal, cursor), name=f"show terminal {terminal.id}")
         self._running[watched] = task
         task.add_done_callback(lambda done: self._forget(watched, done))
-        if cursor is None and terminal.screen_lost:
-            self._tasks.start(terminal.repaint(), name=f"repaint terminal {terminal.id}")
         return True
 
     def stop(self, conn_id: ConnId, terminal_id: str) -> bool:
