@@ -1,6 +1,5 @@
 """A home with two people, and a toolbox that works in it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from skynet.places import Places
 from skynet.tools import Remembered, built_in_tools
-from skynet.tools.commands import CommandOutcome
 from skynet_agent.messages import ImageBlock, TextBlock, ToolCallBlock
 from skynet_agent.tools import Toolbox, ToolContext
 from skynet_agent.workspace import Workspace
@@ -39,31 +37,6 @@ class Answer:
     images: list[ImageBlock]
 
 
-class HostCommands:
-    """Runs commands on this machine: what a test can afford in place of a sandbox."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, float]] = []
-
-    async def execute(self, context: ToolContext, command: str, *, cwd: Path, timeout_s: float) -> CommandOutcome:
-        self.asked.append((command, timeout_s))
-        process = await asyncio.create_subprocess_shell(
-            command, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        try:
-            async with asyncio.timeout(min(timeout_s, 5)):
-                output, _ = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            return CommandOutcome(output="", timed_out=True)
-        return CommandOutcome(output=output.decode(errors="replace"), exit_code=process.returncode)
-
-    async def shell(self, context: ToolContext, command: str, *, timeout_s: float) -> CommandOutcome:
-        self.asked.append((command, timeout_s))
-        return CommandOutcome(output=f"{context.user_id} in {context.session_key}: {command}\n", exit_code=0)
-
-
 @dataclass(slots=True)
 class World:
     home: Path
@@ -72,7 +45,6 @@ class World:
     toolbox: Toolbox
     database: Database
     remembered: Remembered
-    commands: HostCommands = field(default_factory=HostCommands)
     recorded: list[dict[str, object]] = field(default_factory=list)
     """What was written down of who did what."""
 
@@ -120,7 +92,6 @@ def world(tmp_path: Path, shared: Path) -> World:
         sealed=[home],
         protected=workspace.protects,
     )
-    commands = HostCommands()
     recorded: list[dict[str, object]] = []
 
     async def record(action: str, **fields: object) -> None:
@@ -133,9 +104,9 @@ def world(tmp_path: Path, shared: Path) -> World:
         history=TranscriptSearch(database),
         record=record,
     )
-    tools = built_in_tools(places=places, workspace=workspace, commands=commands, remembered=remembered)
+    tools = built_in_tools(places=places, workspace=workspace, remembered=remembered)
     toolbox = Toolbox(tools, permits=lambda context, tool: None)
-    return World(home, workspace, places, toolbox, database, remembered, commands, recorded)
+    return World(home, workspace, places, toolbox, database, remembered, recorded)
 
 
 @pytest.fixture

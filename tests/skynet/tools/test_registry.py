@@ -3,10 +3,12 @@
 import json
 import os
 import re
+from typing import cast
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from skynet.gateway.command_desk import CommandDesk
 from skynet.tools import built_in_tools
 from skynet_agent.tools import Tool
 from tests.skynet.tools.conftest import BOB, World
@@ -33,7 +35,10 @@ REMEMBERING = [
 def all_tools(world: World) -> list[Tool]:
     return list(
         built_in_tools(
-            places=world.places, workspace=world.workspace, commands=world.commands, remembered=world.remembered
+            places=world.places,
+            workspace=world.workspace,
+            commands=cast(CommandDesk, object()),
+            remembered=world.remembered,
         )
     )
 
@@ -44,7 +49,7 @@ def test_these_are_there_in_this_order(world: World) -> None:
     assert [tool.name for tool in all_tools(world)] == names
 
 
-def test_without_a_port_there_are_no_commands(world: World) -> None:
+def test_without_a_desk_there_are_no_commands(world: World) -> None:
     tools = built_in_tools(places=world.places, workspace=world.workspace)
     assert not {"execute_command", "bash"} & {tool.name for tool in tools}
 
