@@ -124,6 +124,7 @@ from skynet_memory.transcripts import TranscriptStore
 from skynet_memory.turns import TurnStore
 from skynet_memory.usage import UsageStore
 from skynet_protocol.events import TickEvent
+from skynet_protocol.terminal import TerminalExecResult
 from skynet_terminal.jobs import Job
 from skynet_users.approvals import Approval, ApprovalStore
 from skynet_users.audit import AuditLog
@@ -342,6 +343,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 job_ended=partial(_tell_of_job, system_events),
             )
         )
+        once = Once[TerminalExecResult](tasks)
         remembered = Remembered(memories=memories, knowledge=knowledge, history=search, record=audit.record)
         tools = built_in_tools(places=places, workspace=workspace, commands=desk, remembered=remembered)
         plugins = PluginTools(
@@ -420,7 +422,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 tasks,
                 forget=forget,
                 stop_runs=runs.stop_person,
-                withdraw=[exec_approvals.person_changed, desk.stop_person],
+                withdraw=[exec_approvals.person_changed, once.stop_person, desk.stop_person],
             )
             presence = PresenceTable(broadcaster, versions, version=VERSION)
             commands = Commands(
@@ -518,7 +520,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     approvals=exec_approvals,
                     record=audit.record,
                 ),
-                TerminalMethods(desk, TerminalStreams(broadcaster, tasks), Once(tasks), rooms=rooms),
+                TerminalMethods(desk, TerminalStreams(broadcaster, tasks), once, rooms=rooms),
                 CronMethods(str(config.database.path)),
                 ExecApprovalMethods(exec_file, audit.record, nodes.invoke),
                 ExecRequestMethods(exec_approvals),
