@@ -193,6 +193,7 @@ class Terminal:
         prefix = b""
         if cursor is None:
             await self.repaint()
+            self.ring.begin_at_a_position()
             cursor, prefix = self.ring.start, self.ring.prefix()
         self.used_at_s = self._now_s()
         chunk = chunk_of(self.ring, cursor, most_bytes, ended=not self.running)

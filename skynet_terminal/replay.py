@@ -12,6 +12,7 @@ from skynet_terminal.modes import CLEARED, MAIN_SCREEN, POSITIONED, Modes
 RING_BYTES = 131_072
 """The most that is kept of one terminal (SK-174)."""
 SMALLEST_BYTES = 64
+_NEAR_BYTES = 4096
 
 # Where text stops: escape sequences, and the two controls that switch the character set.
 _SPECIAL_BYTES = b"\x1b\x0e\x0f"
@@ -110,6 +111,19 @@ class Ring:
             raise ValueError(f"cursor is {cursor}, {self.end} bytes were written")
         begin = cursor if cursor >= self._start else self.start
         return bytes(memoryview(self._data)[begin - self._start :]), self.end, begin - cursor
+
+    def begin_at_a_position(self) -> None:
+        """Let ``start`` be where a full-screen program next says where it draws: text before that would be anywhere.
+
+        Unless that is far away.
+        """
+        begin = self.start - self._start
+        if self._inside or not self.start or not self._modes.alternate:
+            return
+        near = bytes(memoryview(self._data)[begin : begin + _NEAR_BYTES])
+        found = [match.start() for pattern in (POSITIONED, CLEARED, MAIN_SCREEN) if (match := pattern.search(near))]
+        if found:
+            self._follow(begin + min(found))
 
     def prefix(self) -> bytes:
         """What puts a new terminal into the modes in force at ``start``."""

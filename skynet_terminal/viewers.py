@@ -107,6 +107,7 @@ class Viewer:
     async def __anext__(self) -> Chunk:
         if self._cursor is None:
             await self._watched.repaint()
+            self._watched.ring.begin_at_a_position()
             self._cursor = self._taken = self._watched.ring.start
             self._prefix = self._watched.ring.prefix()
         if self._taken != self._cursor:

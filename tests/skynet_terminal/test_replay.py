@@ -153,13 +153,13 @@ def test_a_sequence_larger_than_the_ring_is_left_out_of_replays_but_not_of_readi
     cursor = ring.end
     small = fed([b"before\x1bPq" + b"~" * 500], SMALLEST_BYTES)
     assert small.start == small.end
-    assert small.replay() == (b"", 509)
+    assert small.replay() == b""
     small.feed(b"~~")
     assert small.since(509) == (b"~~", 511, 0)
     small.feed(b"~\x1b")
     assert small.start == small.end
     small.feed(b"\\after")
-    assert small.replay()[0] == b"after"
+    assert small.replay() == b"after"
     ring.feed(b"~" * 10)
     assert ring.since(cursor) == (b"~" * 10, cursor + 10, 0)
 
@@ -200,7 +200,7 @@ MODES = [
 @pytest.mark.parametrize(("written", "prefix"), MODES)
 def test_modes_that_were_set_in_what_is_gone(written: bytes, prefix: bytes) -> None:
     ring = fed([written + FILLING], 128)
-    data, _cursor = ring.replay()
+    data = ring.replay()
     assert data.startswith(prefix + data[len(prefix) :][:1])
     assert data[len(prefix) :] == ring.since(ring.start)[0]
     assert b"\x1b" not in data[len(prefix) :]
@@ -246,3 +246,17 @@ def test_modes_stay_small(sequences: list[bytes]) -> None:
 )
 def test_whether_the_screen_can_be_made_of_what_is_left(written: bytes, lost: bool) -> None:
     assert fed([written], 128).screen_lost is lost
+
+
+def test_what_a_drawing_program_wrote_without_a_position_is_left_out() -> None:
+    ring = fed([b"\x1b[?1049h" + b"\x1b[5;5Hdraws\x1b[1m\x1b[6;6Hmore" * 20], 130)
+    assert not ring.replay().startswith(b"\x1b[?1049h\x1b[6;6H")
+    ring.begin_at_a_position()
+    assert ring.replay().startswith((b"\x1b[?1049h\x1b[1m\x1b[6;6Hmore", b"\x1b[?1049h\x1b[1m\x1b[5;5Hdraws"))
+    once = ring.replay()
+    ring.begin_at_a_position()
+    assert ring.replay() == once
+    text = fed([b"\x1b[5;5Hdraws" * 20], 130)
+    start = text.start
+    text.begin_at_a_position()
+    assert text.start == start
