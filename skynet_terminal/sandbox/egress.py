@@ -13,8 +13,8 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -88,6 +88,7 @@ class EgressProxy:
         self._limits = limits or EgressLimits()
         self._dialer = Dialer(resolve, may_reach, self._limits.connect_s)
         self._doors: set[Door] = set()
+        self._is_cleared = False
 
     async def open(self, hosts: Sequence[str]) -> Door:
         """A way out to ``hosts``, for one sandbox: names, ``*.name`` for those below it, ``*`` for all that are
@@ -100,6 +101,9 @@ class EgressProxy:
         door = Door(self._tasks, self._directory, HostRules(hosts, self._ports), self._dialer, self._limits)
         door.on_close = self._doors.discard
         try:
+            if not self._is_cleared:
+                self._is_cleared = True
+                await asyncio.to_thread(_clear, self._directory)
             await door.listen()
         except OSError as exc:
             raise SandboxUnavailable(f"no way out can be opened in {self._directory}: {exc.strerror or exc}") from exc
@@ -215,18 +219,39 @@ def _listener(path: Path) -> socket.socket:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        is_short = len(os.fsencode(path)) <= _LONGEST_PATH
-        listener.bind(str(path) if is_short else f"/proc/self/fd/{directory}/{path.name}")
+        with _address(path) as address:
+            listener.bind(address)
         path.chmod(0o600)
         listener.setblocking(False)
     except BaseException:
         listener.close()
         raise
+    return listener
+
+
+def _clear(directory: Path) -> None:
+    """Delete the sockets of a gateway that could not: those at which nobody listens."""
+    with suppress(OSError):
+        for path in directory.glob("*.sock"):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, _address(path) as address:
+                try:
+                    probe.connect(address)
+                except ConnectionRefusedError:
+                    path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """The address of a Unix socket there, however long the path is."""
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
     finally:
         os.close(directory)
-    return listener
 
 
 def _interpreter() -> tuple[str, Sequence[Mount]]:

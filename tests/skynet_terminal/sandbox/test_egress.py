@@ -1,6 +1,7 @@
 """The egress proxy as a sandbox's client meets it at its socket, with real servers behind it."""
 
 import asyncio
+import socket
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -81,7 +82,11 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def connect(door: Door) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_unix_connection(door.socket_path)
+    if len(str(door.socket_path)) <= 107:
+        return await asyncio.open_unix_connection(door.socket_path)
+    link = door.socket_path.parent.with_name("short")
+    link.symlink_to(door.socket_path.parent)
+    return await asyncio.open_unix_connection(link / door.socket_path.name)
 
 
 async def ask(door: Door, *pieces: bytes) -> bytes:
@@ -554,6 +559,19 @@ async def test_a_directory_with_a_long_name(world: World) -> None:
     world.directory = world.directory / ("d" * 120)
     async with world.door("good.example") as door:
         assert door.socket_path.is_socket()
+
+
+@pytest.mark.parametrize("name", ["egress", "d" * 120])
+async def test_sockets_of_a_gateway_that_was_killed(world: World, tmp_path: Path, name: str) -> None:
+    world.directory = tmp_path / name
+    async with world.door("good.example") as open_one:
+        left = world.directory / "left.sock"
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.bind(str(tmp_path / "s"))
+        (tmp_path / "s").rename(left)
+        async with world.door("good.example"):
+            assert not left.exists() and open_one.socket_path.exists()
+        await ask(open_one, get("http://evil.example/"))
 
 
 async def test_a_directory_that_cannot_be(world: World, tmp_path: Path) -> None:
