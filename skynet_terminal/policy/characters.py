@@ -44,7 +44,8 @@ def seen_in_program(name: str) -> tuple[str, str] | None:
         if char.isalpha() and ord(char) > 127:
             label = unicodedata.name(char, f"U+{ord(char):04X}")
             if not label.startswith("LATIN") or "FULLWIDTH" in label or unicodedata.normalize("NFKC", char) != char:
-                if any(other.isascii() and other.isalpha() for other in name) or _imitates(name):
+                mixed = any(other.isascii() and other.isalpha() for other in name)
+                if mixed or _imitates(name):
                     return "text.lookalike", f"{label} (U+{ord(char):04X}) in the program's name {name!r}"
     return "text.foreign-program", f"the name {name!r}"
 

@@ -72,7 +72,9 @@ def _removal(command: Command) -> tuple[str, str] | None:
                 seen.setdefault("everything", shown(word.text))
         elif zone == "system":
             seen.setdefault("system", shown(word.text))
-        elif (zone == "inside" and everything and recursive and not word.text.rpartition("/")[0]) or (zone == "temporary" and everything and path_of(word.text, command.cwd).count("/") <= 2):
+        elif (zone == "inside" and everything and recursive and not word.text.rpartition("/")[0]) or (
+            zone == "temporary" and everything and path_of(word.text, command.cwd).count("/") <= 2
+        ):
             seen.setdefault("here", shown(word.text))
     for kind in ("everything", "system", "unknown", "here"):
         if kind in seen:
@@ -220,7 +222,11 @@ def reads_device(command: Command) -> str | None:
 
 
 def writes_system(command: Command) -> str | None:
-    for word in written(command):
+    for given in written(command):
+        word = given
+        if UNKNOWN in word.text and word.text.startswith("/") and not word.text.startswith("/" + UNKNOWN):
+            # below a folder that is known
+            word = Word(re.sub(r"\0", "x", word.text), word.glob)
         path = path_of(word.text, command.cwd)
         if paths.harmless_device(path):
             continue
@@ -307,13 +313,105 @@ def sets_id(command: Command) -> str | None:
 # --- what is run without being seen
 
 _FETCHERS = frozenset(
-    ["curl", "wget", "aria2c", "fetch", "http", "https", "xh", "axel", "lwp-download", "lwp-request", "nc", "ncat", "netcat", "socat", "telnet", "ssh", "scp", "sftp", "ftp", "lynx", "w3m", "links", "elinks", "dig", "nslookup", "host", "openssl", "gh", "glab", "aws", "gsutil", "rclone", "ipfs", "youtube-dl", "yt-dlp", "smbclient", "invoke-webrequest", "iwr"]
+    [
+        "curl",
+        "wget",
+        "aria2c",
+        "fetch",
+        "http",
+        "https",
+        "xh",
+        "axel",
+        "lwp-download",
+        "lwp-request",
+        "nc",
+        "ncat",
+        "netcat",
+        "socat",
+        "telnet",
+        "ssh",
+        "scp",
+        "sftp",
+        "ftp",
+        "lynx",
+        "w3m",
+        "links",
+        "elinks",
+        "dig",
+        "nslookup",
+        "host",
+        "openssl",
+        "gh",
+        "glab",
+        "aws",
+        "gsutil",
+        "rclone",
+        "ipfs",
+        "youtube-dl",
+        "yt-dlp",
+        "smbclient",
+        "invoke-webrequest",
+        "iwr",
+    ]
 )
 _DECODERS = frozenset(
-    ["base64", "base32", "basenc", "gbase64", "xxd", "openssl", "uudecode", "uuencode", "gunzip", "zcat", "gzip", "bzip2", "bzcat", "xz", "xzcat", "zstd", "zstdcat", "rev", "tr", "gpg", "hexdump", "od", "iconv", "recode", "b2sum", "qprint", "ascii85", "dc", "lz4", "brotli", "7z", "unzip"]
+    [
+        "base64",
+        "base32",
+        "basenc",
+        "gbase64",
+        "xxd",
+        "openssl",
+        "uudecode",
+        "uuencode",
+        "gunzip",
+        "zcat",
+        "gzip",
+        "bzip2",
+        "bzcat",
+        "xz",
+        "xzcat",
+        "zstd",
+        "zstdcat",
+        "rev",
+        "tr",
+        "gpg",
+        "hexdump",
+        "od",
+        "iconv",
+        "recode",
+        "b2sum",
+        "qprint",
+        "ascii85",
+        "dc",
+        "lz4",
+        "brotli",
+        "7z",
+        "unzip",
+    ]
 )
 _READ_CODE = SHELLS | frozenset(
-    ["python", "python2", "python3", "perl", "ruby", "node", "nodejs", "php", "lua", "luajit", "deno", "bun", "rscript", "julia", "osascript", "irb", "tclsh", "wish", "guile"]
+    [
+        "python",
+        "python2",
+        "python3",
+        "perl",
+        "ruby",
+        "node",
+        "nodejs",
+        "php",
+        "lua",
+        "luajit",
+        "deno",
+        "bun",
+        "rscript",
+        "julia",
+        "osascript",
+        "irb",
+        "tclsh",
+        "wish",
+        "guile",
+    ]
 )
 _RUN_FILES = _READ_CODE | {"source", ".", "eval"}
 
@@ -357,6 +455,9 @@ def _sources(command: Command) -> list[Command]:
         return command.upstream()
     if command.program in _RUN_FILES or command.program == "":
         if any(word.text.startswith("/dev/fd/1") for word in command.arguments):
+            return list(command.inside)
+        given = any(re.fullmatch(r"-\w*[ceEr]\w*", text) for text in command.texts[1:])
+        if given and command.program in _READ_CODE and any(UNKNOWN in word.text for word in command.arguments):
             return list(command.inside)
         if command.program in SHELLS | {"eval"}:
             texts = command.texts[1:]
@@ -435,6 +536,12 @@ def runs_unknown_text(command: Command) -> str | None:
     elif command.program in SHELLS:
         at = next((index for index, text in enumerate(command.texts) if index and re.fullmatch(r"-\w*c\w*", text)), 0)
         text = command.texts[at + 1] if 0 < at < len(command.texts) - 1 else ""
+    elif command.program in _READ_CODE:
+        found = re.search(r"(?:^| )-[a-zA-Z]*[ceEr] \0", " ".join(command.texts[:4]))
+        return f"{command.program} of a text that is not known" if found else None
+    elif command.program in ("awk", "gawk", "mawk", "nawk"):
+        found = re.search(r"system\(\s*[^\"\s)]|\|\s*getline|\|\s*\"(?:ba|da|z)?sh\"", " ".join(command.texts[1:]))
+        return f"{command.program} of a text that is not known" if found else None
     else:
         return None
     return f"{command.program} of a text that is not known" if UNKNOWN in text else None
@@ -475,10 +582,11 @@ def uploads(command: Command) -> str | None:
                 continue
             if text in ("-T", "--upload-file"):
                 return f"curl {text}"
-            if text in ("-d", "-F") or text.startswith(("--data", "--form", "--json", "--url-query")):
-                if re.search(r"^@|=[@<]|^[^=]*@[/.~-]", value) or (UNKNOWN in value and _reads_files(command)):
-                    return f"curl {text} {shown(value, 40)}"
-        if any(text in ("-K", "--config") for text in texts) and command.stdin.sources:
+            if text == "--data-urlencode" and "@" in value.partition("=")[0]:
+                return f"curl {text} {shown(value, 40)}"
+            if re.search(r"^@|=[@<]|^[^=]*@[/.~-]", value) or (UNKNOWN in value and _reads_files(command)):
+                return f"curl {text} {shown(value, 40)}"
+        if any(text.startswith(("-K", "--config")) for text in texts) and command.stdin.sources:
             return "curl --config"
     elif program == "wget":
         for text in texts:
@@ -592,7 +700,26 @@ def dumps_own_environment(command: Command) -> str | None:
 
 
 _NOT_PATHS = frozenset(
-    ["echo", "printf", ":", "true", "false", "test", "[", "alias", "unalias", "export", "declare", "local", "unset", "kill", "sleep", "which", "type", "set"]
+    [
+        "echo",
+        "printf",
+        ":",
+        "true",
+        "false",
+        "test",
+        "[",
+        "alias",
+        "unalias",
+        "export",
+        "declare",
+        "local",
+        "unset",
+        "kill",
+        "sleep",
+        "which",
+        "type",
+        "set",
+    ]
 )
 _SPLIT = re.compile(r"[=@:,]")
 
@@ -671,8 +798,9 @@ def crontab_changes(command: Command) -> str | None:
 
 
 def service_changes(command: Command) -> str | None:
-    harmless = {"status", "list-units", "list-unit-files", "is-active", "is-enabled", "is-failed", "show", "cat", "list-timers",
-                "get-default", "--version", "--help", "help", "list-sockets", "list-jobs", "is-system-running"}  # fmt: skip
+    harmless = {"status", "list-units", "list-unit-files", "is-active", "is-enabled", "is-failed", "show", "cat",
+                "list-timers", "get-default", "--version", "--help", "help", "list-sockets", "list-jobs",
+                "is-system-running"}  # fmt: skip
     operands = [word.text for word in Options(command.arguments, "tpnHM").operands]
     if not operands or operands[0] in harmless or (command.program == "service" and operands[-1] == "status"):
         return None
@@ -680,7 +808,37 @@ def service_changes(command: Command) -> str | None:
 
 
 _TAKES_OVER = frozenset(
-    ["LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PERL5OPT", "PERL5DB", "RUBYOPT", "PYTHONSTARTUP", "PYTHONHOME", "NODE_OPTIONS", "LESSOPEN", "LESSCLOSE", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GCONV_PATH", "SHELLOPTS", "BASHOPTS", "PS4", "PS0", "BASH_LOADABLES_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_COUNT", "GIT_EXEC_PATH"]
+    [
+        "LD_PRELOAD",
+        "LD_AUDIT",
+        "LD_LIBRARY_PATH",
+        "DYLD_INSERT_LIBRARIES",
+        "BASH_ENV",
+        "ENV",
+        "PROMPT_COMMAND",
+        "PERL5OPT",
+        "PERL5DB",
+        "RUBYOPT",
+        "PYTHONSTARTUP",
+        "PYTHONHOME",
+        "NODE_OPTIONS",
+        "LESSOPEN",
+        "LESSCLOSE",
+        "GIT_SSH_COMMAND",
+        "GIT_SSH",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_PROXY_COMMAND",
+        "GCONV_PATH",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "PS4",
+        "PS0",
+        "BASH_LOADABLES_PATH",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_CONFIG_COUNT",
+        "GIT_EXEC_PATH",
+    ]
 )
 
 
@@ -703,8 +861,11 @@ def redefines(command: Command) -> str | None:
 
 def system_packages(command: Command) -> str | None:
     verbs = {
-        "install", "remove", "purge", "upgrade", "update", "dist-upgrade", "full-upgrade", "autoremove", "add", "del", "erase",
-        "localinstall", "reinstall", "uninstall", "refresh", "--install", "--remove", "--purge", "tap", "cask", "rm", "up", "in",
+        "install", "remove", "purge", "upgrade", "update", "dist-upgrade", "full-upgrade", "autoremove", "add", "del",
+        "erase",
+        "localinstall", "reinstall", "uninstall", "refresh", "--install", "--remove", "--purge",
+        "tap", "cask", "rm",
+        "up", "in",
     }  # fmt: skip
     texts = command.texts[1:]
     short = command.program in ("dpkg", "rpm", "pacman", "yay") and any(
@@ -735,7 +896,8 @@ def engine_used(command: Command) -> str | None:
 
 
 def deletes_volumes(command: Command) -> str | None:
-    return str(command) if {"destroy", "labelclear", "erasedisk", "eraseDisk", "eraseVolume", "format", "secureErase", "zeroDisk",
+    return str(command) if {"destroy", "labelclear", "erasedisk", "eraseDisk", "eraseVolume", "format", "secureErase",
+                            "zeroDisk",
                             "partitionDisk", "reformat"}.intersection(command.texts) else None  # fmt: skip
 
 

@@ -39,7 +39,8 @@ _JOINED = re.compile(r"(['\"])[ \t]*[+.][ \t]*\1|(['\"]) \2")
 _LIST = re.compile(r"[\[(]\s*((?:\"[^\"\n]*\"|'[^'\n]*')(?:\s*,\s*(?:\"[^\"\n]*\"|'[^'\n]*'))+)")
 _RUNS = re.compile(
     r"\b(?:system|popen[234]?|spawn\w*|exec\w*|subprocess|child_process|passthru|shell_exec|proc_open|pcntl_exec|getoutput"
-    r"|getstatusoutput|run|call|check_call|check_output|Popen|qx|do shell script|pipeline|shell-command)\b|`|\|\s*getline|\|\s*\"|!"
+    r"|getstatusoutput|run|call|check_call|check_output|Popen|qx|do shell script|pipeline|shell-command)\b"
+    r"|`|\|\s*getline|\|\s*\"|!"
 )
 _DELETES = re.compile(
     r"\b(?:rmtree|rm_rf|rm_r|rm_f|remove_tree|rimraf|rmSync|rmdirSync|unlinkSync|unlink|rmdir|removedirs|remove_dir_all"
@@ -57,11 +58,11 @@ _ENVIRONMENT = re.compile(
     r"|%ENV\b|\bENV\.(?:to_h|each|inspect|map)|\b(?:puts|p|print)\s+ENV\b(?!\[)|\bgetenv\(\s*\)|\bENVIRON\b(?!\[\")"
     r"|\$_ENV\b(?!\[)|\$_SERVER\b(?!\[)"
 )
-_HIDDEN = re.compile(r"\b(?:b64decode|b32decode|decode64|fromhex|unhexlify|atob|base64_decode|unpack|decompress|marshal|rot13)\b"
-                     r"|Buffer\.from|MIME::Base64")  # fmt: skip
+_HIDDEN = re.compile(r"\b(?:b64decode|b32decode|decode64|fromhex|unhexlify|atob|base64_decode|unpack|decompress|marshal"
+                     r"|rot13)\b|Buffer\.from|MIME::Base64")  # fmt: skip
 _EVALUATES = re.compile(r"\b(?:exec|eval|compile|__import__|system|popen|loads|spawn|instance_eval|Function)\b")
 _FETCHES = re.compile(
-    r"\b(?:urlopen|urllib|requests|httpx|fetch|open-uri|Net::HTTP|LWP|https?\.get|file_get_contents|curl)\b"
+    r"\b(?:urlopen|urllib|requests|httpx|fetch|open-uri|Net::HTTP|https|LWP|https?\.get|file_get_contents|curl)\b"
 )
 _EXFILTRATES = re.compile(r"\b(?:requests\.(?:post|put)|httpx\.(?:post|put)|smtplib|ftplib)\b")
 _PYTHON_EXECUTES = re.compile(r"\b(?:exec|eval)\s*\(")

@@ -32,6 +32,7 @@ class Input:
 NO_INPUT = Input()
 _ROOT_AGAIN = re.compile(r"/proc/(?:self|thread-self|\d+|\*|\?)(?:/task/[^/]+)?/root(?=/|$)")
 DOWNLOAD = "\0download"
+PROGRAM = "\0program "
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -101,8 +102,8 @@ def path_of(text: str, cwd: str | None) -> str:
 
 class Options:
     """
-    A program's arguments taken apart as getopt does. ``valued`` are the letters, and ``long_valued`` the names, that take
-    the word after them. Long names may be shortened, as GNU programs allow.
+    A program's arguments taken apart as getopt does. ``valued`` are the letters, and ``long_valued`` the names, that
+    take the word after them. Long names may be shortened, as GNU programs allow.
     """
 
     def __init__(self, words: Sequence[Word], valued: str = "", long_valued: Sequence[str] = ()) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from skynet_terminal.policy import characters, second, strict
+from skynet_terminal.policy import characters, strict
 from skynet_terminal.policy.base import Decision, Level, Verdict
 from skynet_terminal.policy.commands import Command
 from skynet_terminal.policy.reader import Unreadable
@@ -29,8 +29,8 @@ class _Finding(NamedTuple):
 class CommandPolicy:
     """
     ``rules`` are somebody's own, which come before those of :data:`~skynet_terminal.policy.table.RULES`: their ``deny``
-    always holds, their ``ask`` holds over a permission, their ``allow`` lifts what the words of the command are asked or
-    refused for, but never what is catastrophic, and never redirections, pipelines and what else is not in the words.
+    always holds, their ``ask`` holds over a permission, their ``allow`` lifts what the words of the command are asked
+    or refused for, but never what is catastrophic, nor redirections, pipelines and what else is not in the words.
 
     It is pure, takes no time worth mentioning, and never raises.
     """
@@ -62,8 +62,6 @@ class CommandPolicy:
             if fault.too_much:
                 return _only("text.too-much", f"the command, in which {fault},", level)
             walk.unread.append(str(fault))
-        if not walk.unread:
-            walk.unread += second.misses(command, walk.commands)
         return self._verdict(walk, level, seen)
 
     def judge_argv(self, argv: Sequence[str], level: Level) -> Verdict:
@@ -87,10 +85,8 @@ class CommandPolicy:
         findings: list[_Finding] = []
         if seen is not None:
             findings.append(_finding(*seen, level))
-        for fault in walk.unread:
-            findings.append(_finding("text.unreadable", f"the line ({fault})", level))
-        for sign in walk.signs:
-            findings.append(_finding(sign.rule, sign.what, level))
+        findings += [_finding("text.unreadable", f"the line ({fault})", level) for fault in walk.unread]
+        findings += [_finding(sign.rule, sign.what, level) for sign in walk.signs]
         for command in walk.commands:
             findings += self._of_command(command, level)
         plain = tuple(
@@ -141,9 +137,9 @@ class CommandPolicy:
                 continue
             if (part := rule.part(command)) is not None:
                 yield _Finding(rule, part, decision, command)
-        if command.words and not command.guess:
-            if (strange := characters.seen_in_program(command.texts[0])) is not None:
-                yield _finding(*strange, level)
+        strange = characters.seen_in_program(command.texts[0]) if command.words and not command.guess else None
+        if strange is not None:
+            yield _finding(*strange, level)
         if level is Level.STRICT and not command.guess and not lifted and (part := strict.refused(command)) is not None:
             yield _finding("strict.not-listed", part, level)
 

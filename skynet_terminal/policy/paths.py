@@ -12,7 +12,38 @@ from skynet_terminal.policy.words import BENEATH, HOME, UNKNOWN, Word
 Zone: TypeAlias = Literal["root", "top", "system", "home", "inside", "temporary", "unknown"]
 
 _SYSTEM = frozenset(
-    ["bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "nix", "opt", "proc", "root", "run", "sbin", "snap", "srv", "sys", "usr", "var", "Applications", "Library", "Network", "System", "Users", "Volumes", "private", "cores"]
+    [
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "media",
+        "mnt",
+        "nix",
+        "opt",
+        "proc",
+        "root",
+        "run",
+        "sbin",
+        "snap",
+        "srv",
+        "sys",
+        "usr",
+        "var",
+        "Applications",
+        "Library",
+        "Network",
+        "System",
+        "Users",
+        "Volumes",
+        "private",
+        "cores",
+    ]
 )
 _TEMPORARY = (("tmp",), ("var", "tmp"), ("dev", "shm"), ("run", "user"), ("private", "tmp"))
 _HOME = tuple(HOME.strip("/").split("/"))
@@ -58,7 +89,9 @@ _BLOCK_DEVICE = re.compile(
     r"/dev/(?:sd[a-z?*\[]|hd[a-z]|vd[a-z]|xvd|nvme|mmcblk|md\d|dm-|mapper/|disk|rdisk|loop\d|sr\d|ram\d|zd\d|nbd|mem|kmem|port|"
     r"mtd|pmem|bcache|drbd|block/|root\b|raw/)"
 )
-_HARMLESS_DEVICES = frozenset(["null", "zero", "full", "random", "urandom", "tty", "stdin", "stdout", "stderr", "ptmx", "console"])
+_HARMLESS_DEVICES = frozenset(
+    ["null", "zero", "full", "random", "urandom", "tty", "stdin", "stdout", "stderr", "ptmx", "console"]
+)
 
 
 def block_device(path: str) -> bool:
@@ -91,7 +124,8 @@ _HARMLESS_OWN = re.compile(
     r"\.env\.(example|sample|template|dist|defaults?|test)|(public|cert|chain|fullchain|ca)[\w-]*\.pem"
 )
 _HISTORY = (
-    ".bash_history", ".zsh_history", ".history", ".sh_history", ".python_history", ".node_repl_history", ".psql_history",
+    ".bash_history", ".zsh_history", ".history", ".sh_history",
+    ".python_history", ".node_repl_history", ".psql_history",
     ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst", ".viminfo", "fish_history", ".ash_history",
 )  # fmt: skip
 _SHELL_FILES = (
@@ -111,15 +145,15 @@ _ESCAPES = re.compile(
     r"|/proc/(?:self|\d+|thread-self)/(?:mem|root)(?:/|$)|/proc/sys(?:/|$)|/proc/sysrq-trigger|/proc/kcore|/proc/kmem"
     r"|release_agent|core_pattern|/sys/fs/cgroup|/sys/kernel|/dev/k?mem$|/proc/kallsyms|modprobe_path|binfmt_misc|uevent_helper"
 )
-_ENVIRON = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/environ$|/proc/[^/]*/env\*|/proc/[^/]+/(?:environ?|e[*?\[]\S*)$")
+_ENVIRON = re.compile(
+    r"/proc/[^/]+(?:/task/[^/]+)?/environ$|/proc/[^/]+/e[a-z]*[*?\[]|/proc/[^/]+/(?:environ?|e[*?\[]\S*)$"
+)
 
 
 def _parts(text: str, cwd: str | None) -> tuple[str, list[str]]:
-    path = (
-        path_of(text.replace(UNKNOWN, ""), cwd)
-        if cwd is not None or text.startswith("/")
-        else text.replace(UNKNOWN, "")
-    )
+    # a whole part that is not known is some name; else what is not known may be nothing
+    text = re.sub(r"(?<=/)\0(?=/|$)", "x", text).replace(UNKNOWN, "")
+    path = path_of(text, cwd) if cwd is not None or text.startswith("/") else text
     return path, [part for part in path.split("/") if part]
 
 
@@ -128,9 +162,9 @@ def _named(parts: list[str], names: tuple[str, ...], *, last: bool = False, glob
     for part in considered:
         if part in names:
             return True
-        if glob and any(char in part for char in "*?[") and len(_WILD.sub("", part)) > 1:
-            if any(fnmatch.fnmatchcase(name, part[:80]) for name in names):
-                return True
+        wild = glob and any(char in part for char in "*?[") and len(_WILD.sub("", part)) > 1
+        if wild and any(fnmatch.fnmatchcase(name, part[:80]) for name in names):
+            return True
     return False
 
 
@@ -195,4 +229,4 @@ def way_out(word: Word, cwd: str | None) -> bool:
 
 
 def environment_file(word: Word, cwd: str | None) -> bool:
-    return "/" in word.text and _ENVIRON.search(_parts(word.text, cwd)[0].rstrip("*")) is not None
+    return "/" in word.text and _ENVIRON.search(_parts(word.text, cwd)[0]) is not None

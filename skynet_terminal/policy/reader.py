@@ -1,10 +1,11 @@
 """
 Reads a command line of bash into its parts, and refuses what it cannot read to the end.
 
-This is a reader of its own because the decision rests on it: it takes time in proportion to the text, it loses nothing
-of a line, and where it does not know what bash would do it says so. tree-sitter-bash is made for editors: it goes on
-after a fault, leaves out the words it cannot place, and needs 255 MB for ``a|`` four thousand times. It is asked for a
-second opinion, in :mod:`skynet_terminal.policy.second`.
+This is a reader of its own because the decision rests on it, and because anybody's text comes here: it takes time in
+proportion to the text, it loses nothing of a line, and where it does not know what bash would do it says so.
+tree-sitter-bash is made for editors: it goes on after a fault and leaves out the words it cannot place (``3<>f; rm x``
+is one word to it), needs 255 MB for ``a|`` four thousand times, and some texts end the process that asks it. The tests
+ask it for a second opinion.
 
 The grammar is that of the bash manual, sections 3.1 to 3.7.
 """
@@ -35,7 +36,10 @@ _SIMPLE_ESCAPES = {
 }  # fmt: skip
 
 
-class Unreadable(Exception):
+_HEXADECIMAL = {letter: re.compile(rf"[0-9a-fA-F]{{1,{most}}}") for letter, most in (("x", 2), ("u", 4), ("U", 8))}
+
+
+class Unreadable(Exception):  # noqa: N818 - it says what the text is
     """The line is not bash, or not bash that is understood here; ``too_much`` if it is beyond a limit."""
 
     def __init__(self, what: str, *, too_much: bool = False) -> None:
@@ -110,7 +114,7 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``{ }``, ``( )``, ``if``, ``while``, ``until``, ``case``, ``[[ ]]``, ``(( ))``: what is run, and what is looked at."""
+    """``{ }``, ``( )``, ``if``, ``while``, ``until``, ``case``, ``[[ ]]``, ``(( ))``: what is run or looked at."""
 
     kind: str
     bodies: tuple[Script, ...]
@@ -225,9 +229,8 @@ class _Reader:
                 if word == "time" and self._text.startswith("-p", self._at) and self._peek(3)[2:] in ("", *_META):
                     self._at += 2
                     self._blank()
-            if word == "" and self._peek() in ("", ";", "\n", "&", ")"):
-                if not stages and self._text[self._at - 1 : self._at]:
-                    return Pipeline((), False, conditional)
+            if word == "" and not stages and self._peek() in ("", ";", "\n", "&", ")"):
+                return Pipeline((), False, conditional)  # "time" and "!" alone
             stages.append(self._stage())
             self._blank()
             if self._peek() != "|" or self._peek(2) == "||":
@@ -713,7 +716,7 @@ class _Reader:
                 self._at += 1
                 parts += self._quoted('"')
             else:
-                # only brackets of one's own kind are counted; in ${...} bash counts none that are not part of an expansion
+                # in ${...} bash counts no brackets that are not part of an expansion
                 depth += ((char == opening) - (char == end)) if end == "]" else 0
                 parts.append(Text(char, quoted))
                 self._at += 1
@@ -776,9 +779,7 @@ class _Reader:
             elif match := re.compile(r"[0-7]{1,3}").match(self._text, self._at - 1):
                 self._at = match.end()
                 found.append(chr(int(match[0], 8) & 0xFF))
-            elif char in ("x", "u", "U") and (
-                match := re.compile(r"[0-9a-fA-F]{1,%d}" % {"x": 2, "u": 4, "U": 8}[char]).match(self._text, self._at)
-            ):
+            elif char in ("x", "u", "U") and (match := _HEXADECIMAL[char].match(self._text, self._at)):
                 self._at = match.end()
                 number = int(match[0], 16)
                 found.append(chr(number) if number < 0x110000 else "\ufffd")

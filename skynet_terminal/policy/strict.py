@@ -29,8 +29,8 @@ _DIGITS = "0123456789"
 
 def _find_only_looks(command: Command) -> bool:
     tests = {
-        "-name", "-iname", "-type", "-maxdepth", "-mindepth", "-size", "-mtime", "-mmin", "-newer", "-empty", "-print", "-print0",
-        "-o", "-a", "-not", "-path", "-ipath", "-ls", "-prune",
+        "-name", "-iname", "-type", "-maxdepth", "-mindepth", "-size", "-mtime", "-mmin", "-newer", "-empty", "-print",
+        "-print0", "-o", "-a", "-not", "-path", "-ipath", "-ls", "-prune",
     }  # fmt: skip
     return all(
         text in tests or not text.startswith("-") or re.fullmatch(r"-\d+", text) is not None
@@ -43,7 +43,7 @@ def _tests(command: Command) -> bool:
 
 
 HARMLESS: dict[str, Harmless] = {
-    "ls": Harmless("aAlhrtS1RFdispmgGnCxBk", ("all", "almost-all", "human-readable", "recursive", "reverse", "color", "size")),
+    "ls": Harmless("aAlhrtS1RFdispmgGnCxBk", ("all", "almost-all", "human-readable", "recursive", "reverse", "color")),
     "cat": Harmless("nbsAETvet", ("number", "show-all")),
     "head": Harmless("ncqv" + _DIGITS, ("lines", "bytes", "quiet"), "nc"),
     "tail": Harmless("ncqv" + _DIGITS, ("lines", "bytes", "quiet"), "nc"),
@@ -52,7 +52,7 @@ HARMLESS: dict[str, Harmless] = {
     "uniq": Harmless("cduif", ("count", "repeated", "unique", "ignore-case"), "f", "one"),
     "cut": Harmless("dfcbs", ("delimiter", "fields", "characters", "bytes", "output-delimiter"), "dfcb"),
     "tr": Harmless("dscC", ("delete", "squeeze-repeats", "complement"), "", "text"),
-    "grep": Harmless("inrRvcowlLEFHhxqsABCm" + _DIGITS, ("ignore-case", "line-number", "recursive", "count", "color"), "ABCm", "pattern"),
+    "grep": Harmless("inrRvcowlLEFHhxqsABCm" + _DIGITS, ("ignore-case", "line-number", "color"), "ABCm", "pattern"),
     "egrep": Harmless("inrvcowlLHhxqs", (), "", "pattern"),
     "fgrep": Harmless("inrvcowlLHhxqs", (), "", "pattern"),
     "find": Harmless(check=_find_only_looks),
@@ -144,9 +144,9 @@ def refused(command: Command) -> str | None:
             None,
         )
     options = Options(command.arguments, entry.valued)
-    if not options.letters <= set(entry.letters) or not options.names <= set(entry.names):
-        if entry.operands != "text":
-            return f"an option of {command.words[0]}"
+    known = options.letters <= set(entry.letters) and options.names <= set(entry.names)
+    if not known and entry.operands != "text":
+        return f"an option of {command.words[0]}"
     match entry.operands:
         case "files":
             files = options.operands

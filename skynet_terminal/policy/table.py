@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a table
 """
 The rules that everybody has, by family. Decisions are for strict, standard and trusted, in this order.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from skynet_terminal.policy import code, wrappers
-from skynet_terminal.policy.commands import DOWNLOAD, NO_INPUT, Command, Input, Options, Redirect, path_of
+from skynet_terminal.policy.commands import DOWNLOAD, NO_INPUT, PROGRAM, Command, Input, Options, Redirect, path_of
 from skynet_terminal.policy.reader import (
     Function,
     Group,
@@ -18,12 +19,14 @@ from skynet_terminal.policy.reader import (
     Phrase,
     Pipeline,
     Process,
+    Redirection,
     Script,
     Simple,
     Stage,
     Substitution,
     Text,
     Unreadable,
+    Variable,
     read,
 )
 from skynet_terminal.policy.words import BETWEEN, HOME, UNKNOWN, Expander, Word
@@ -32,9 +35,39 @@ MOST_COMMANDS = 600
 MOST_STARTS = 12
 """Of programs that start programs that start programs."""
 _MOST_TURNS = 8
+_LONGEST_VALUE = 10_000
+_MOST_TEXT = 300_000
+"""Characters of all the texts that are run as lines inside the line."""
 
 COMMAND_VARIABLES = frozenset(
-    ["PROMPT_COMMAND", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS", "LESSOPEN", "LESSCLOSE", "PS0", "PS1", "PS2", "PS4", "BROWSER", "FCEDIT", "RSYNC_RSH", "CVS_RSH", "SHELL", "GIT_PROXY_COMMAND"]
+    [
+        "PROMPT_COMMAND",
+        "GIT_SSH_COMMAND",
+        "GIT_SSH",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_PAGER",
+        "PAGER",
+        "MANPAGER",
+        "EDITOR",
+        "VISUAL",
+        "GIT_EDITOR",
+        "GIT_SEQUENCE_EDITOR",
+        "GIT_ASKPASS",
+        "SSH_ASKPASS",
+        "SUDO_ASKPASS",
+        "LESSOPEN",
+        "LESSCLOSE",
+        "PS0",
+        "PS1",
+        "PS2",
+        "PS4",
+        "BROWSER",
+        "FCEDIT",
+        "RSYNC_RSH",
+        "CVS_RSH",
+        "SHELL",
+        "GIT_PROXY_COMMAND",
+    ]
 )
 _KNOWN = {
     "HOME": HOME,
@@ -72,6 +105,8 @@ class Walk:
         self._active: list[str] = []
         self._starts = 0
         self._guess = False
+        self._texts = 0
+        self._origins: dict[str, tuple[Command, ...]] = {}  # of a variable: the commands whose output it holds
         self._inside: list[Command] = []
         self._outputs: list[Command] = []
         self._calls: dict[str, set[tuple[str, bool]]] = {}
@@ -125,6 +160,7 @@ class Walk:
 
     def _group(self, group: Group) -> None:
         for phrase in group.words:
+            self._scripts_in_quotes(phrase)
             self._expand(phrase)
         match group.kind:
             case "subshell":
@@ -229,14 +265,14 @@ class Walk:
             self._cwd = None
 
     @contextmanager
-    def _reading(self, redirections: Iterable[object]) -> Iterator[None]:
+    def _reading(self, redirections: Iterable[Redirection]) -> Iterator[None]:
         """The redirections of a whole group."""
-        listed = [each for each in redirections if isinstance(each, tuple)]
+        listed = tuple(redirections)
         if not listed:
             yield
             return
         before = self._stdin
-        simple = Simple((), (), tuple(listed))
+        simple = Simple((), (), listed)
         start = len(self.commands)
         self._simple(simple)
         if len(self.commands) > start and self.commands[-1].stdin is not NO_INPUT:
@@ -289,10 +325,18 @@ class Walk:
         words: list[Word] = []
         for phrase in simple.words:
             self._scripts_in_quotes(phrase)
+            for part in phrase:
+                if isinstance(part, Variable):
+                    self._inside += self._origins.get(part.name, ())
             words += expander.words(phrase)
         if words and words[0].text in self._aliases:
             self._alias(words)
-        assignments = [(name, expander.text(value)) for name, value in simple.assignments]
+        assignments: list[tuple[str, str]] = []
+        for name, value in simple.assignments:
+            self._scripts_in_quotes(value)
+            first = len(self._inside)
+            assignments.append((name, expander.text(value)))
+            self._origins[name.rstrip("+=")] = tuple(self._inside[first:])
         redirects: list[Redirect] = []
         stdin = self._stdin
         for redirection in simple.redirections:
@@ -321,8 +365,8 @@ class Walk:
         )
         if words or redirects or assignments:
             self._emit(command)
-            for name, value in assignments:
-                self._taken_over(name, value)
+            for name, text in assignments:
+                self._taken_over(name, text)
             if command.program in _DECLARING:
                 for word in command.arguments:
                     self._taken_over(*word.text.partition("=")[::2])
@@ -333,8 +377,8 @@ class Walk:
             self._written(command)
             self._builtin(command)
         else:
-            for name, value in assignments:
-                self._assign(name, value)
+            for name, text in assignments:
+                self._assign(name, text)
         self._inside = inside + self._inside
         self._outputs = outputs + self._outputs
 
@@ -370,7 +414,7 @@ class Walk:
                 self._variables.pop(name, None)
                 return
             value = before + value
-        if value == UNKNOWN:
+        if value == UNKNOWN or len(value) > _LONGEST_VALUE:
             self._variables.pop(name, None)
         else:
             self._variables[name] = value
@@ -425,10 +469,10 @@ class Walk:
         elif program in self._functions:
             self._call(command.words[0].text, self._functions.get(command.words[0].text, ()), arguments)
         elif program == "hash" and any(word.text == "-p" for word in arguments):
-            operands = Options(arguments, "p")
-            for value in operands.value("p"):
-                for name in operands.operands:
-                    self._aliases[name.text] = value.text
+            options = Options(arguments, "p")
+            for place in options.value("p"):
+                for called in options.operands:
+                    self._aliases[called.text] = place.text
 
     def _written(self, command: Command) -> None:
         """Which files hold what afterwards."""
@@ -457,6 +501,8 @@ class Walk:
             operands = Options(command.arguments).operands
             if len(operands) == 2:
                 held = self._files.get(path_of(operands[0].text, self._cwd))
+                if held is None and operands[0].text.startswith("/"):
+                    held = PROGRAM + posixpath.basename(operands[0].text)
                 if held is not None:
                     self._files[path_of(operands[1].text, self._cwd)] = held
 
@@ -471,6 +517,11 @@ class Walk:
             return
         if command.program == "" and UNKNOWN in command.words[0].text:
             self._without_unknown(command)
+        held = self._files.get(path_of(command.words[0].text, command.cwd), "") if self._files else ""
+        if held.startswith(PROGRAM):
+            # a program under another name
+            other = Word(held.removeprefix(PROGRAM))
+            self._emit(Command(words=(other, *command.arguments), stdin=command.stdin, cwd=command.cwd, outer=command))
         self._starts += 1
         if self._starts > MOST_STARTS:
             raise Unreadable(f"programs that start programs are more than {MOST_STARTS} deep", too_much=True)
@@ -516,7 +567,10 @@ class Walk:
         if UNKNOWN in start.text and not start.text.strip(UNKNOWN + " \t\n;"):
             return  # nothing of it is known: a rule says so of the command itself
         before, self._stdin = self._stdin, command.stdin if command.stdin.text != start.text else NO_INPUT
-        if start.same_shell:
+        if start.guess:
+            with self._apart():
+                self._text(start.text, guess=True)
+        elif start.same_shell:
             self._text(start.text)
         else:
             with self._apart():
@@ -532,6 +586,9 @@ class Walk:
     def _text(self, text: str, *, guess: bool = False) -> None:
         """A text that is run as a line, inside another."""
         before, self._guess = self._guess, self._guess or guess
+        self._texts += len(text)
+        if self._texts > _MOST_TEXT:
+            raise Unreadable(f"more than {_MOST_TEXT} characters are run as lines inside it", too_much=True)
         try:
             # what is not known is not there for the reader: it becomes a variable without a value
             self._script(read(text.replace(UNKNOWN, "${_unknown}")))
@@ -597,14 +654,17 @@ def _endless(group: Group) -> bool:
     return first in (("false",) if group.kind == "until" else ("true", ":", "[", "test", "/bin/true"))
 
 
+_WAITING = frozenset({"sleep", "wait", "read", "break", "exit"})
+
+
 def _starts_in_background(script: Script) -> bool:
     """Without ever waiting."""
     background = False
     for pipeline in script:
         for stage in pipeline.stages:
-            if isinstance(stage, Simple) and stage.words and not pipeline.background:
-                if _plain(stage.words[0]) in ("sleep", "wait", "read", "break", "exit"):
-                    return False
+            waits = isinstance(stage, Simple) and stage.words and not pipeline.background
+            if isinstance(stage, Simple) and waits and _plain(stage.words[0]) in _WAITING:
+                return False
             if isinstance(stage, Group) and stage.kind in ("group", "subshell"):
                 background = background or any(_starts_in_background(body) for body in stage.bodies)
         background = background or pipeline.background
@@ -652,9 +712,10 @@ def _output(commands: tuple[Command, ...]) -> str | None:
     """Of a pipeline of echo, printf, cat of a here document, and decoders."""
     text: str | None = None
     for command in commands:
-        if any(redirect.operator in (">", ">>", "&>", "&>>", ">|") for redirect in command.redirects):
-            if len(commands) > 1:
-                return None
+        if len(commands) > 1 and any(
+            redirect.operator in (">", ">>", "&>", "&>>", ">|") for redirect in command.redirects
+        ):
+            return None
         if any(UNKNOWN in word.text or word.glob for word in command.words):
             return None
         before = command.stdin.text

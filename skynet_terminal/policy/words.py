@@ -61,8 +61,9 @@ def shown(text: str, most: int = 80) -> str:
 
 class Expander:
     """
-    Expands phrases with the variables that are known. ``substitute`` is given the script of every ``$(...)`` that is met
-    and answers with its output, or None; ``process`` that of every ``<(...)`` and answers with the word for its file.
+    Expands phrases with the variables that are known. ``substitute`` is given the script of every ``$(...)`` that is
+    met and answers with its output, or None; ``process`` that of every ``<(...)``, and answers with the word for its
+    file.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Expander:
         return self._tilde(text, mask)[0]
 
     def _characters(self, phrase: Phrase) -> tuple[str, str, bool]:
-        """The text, for each character whether it is quoted (q), from an expansion (s) or plain (u), and if quotes were there."""
+        """The text; for each character if it is quoted (q), plain (u) or expanded (s); and if there were quotes."""
         texts: list[str] = []
         masks: list[str] = []
         any_quoted = False

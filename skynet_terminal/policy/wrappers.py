@@ -30,6 +30,8 @@ class Line:
     arguments: tuple[Word, ...] = ()
     """``$0``, ``$1``..."""
     same_shell: bool = False
+    guess: bool = False
+    """It may be none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,9 @@ def starts(command: Command) -> Iterator[Start]:
         yield from special(command)
     elif program in SHELLS:
         yield from _shell(command)
-    elif program.startswith(("ld-linux", "ld.so", "ld-musl", "ld-2.")):
+    if program in _LOOSE:
+        yield from _loose(command)
+    if program.startswith(("ld-linux", "ld.so", "ld-musl", "ld-2.")):
         yield from _simple(command, "", ("library-path", "preload", "argv0"), 0)
 
 
@@ -187,6 +191,8 @@ def _shell(command: Command) -> Iterator[Start]:
         if text == "--":
             at += 1
             break
+        if text in ("--rcfile", "--init-file") and at + 1 < len(rest):
+            yield from _file(command, rest[at + 1])
         if text in ("--rcfile", "--init-file", "-O", "+O", "-o", "+o"):
             at += 2
         elif text.lower() in ("--command", "-command"):
@@ -288,7 +294,29 @@ def found(command: Command) -> list[Word]:
 
 
 _NARROWING = frozenset(
-    ["-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-mtime", "-mmin", "-newer", "-newermt", "-atime", "-ctime", "-size", "-perm", "-inum", "-samefile", "-lname", "-cmin", "-amin", "-user"]
+    [
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-regex",
+        "-iregex",
+        "-mtime",
+        "-mmin",
+        "-newer",
+        "-newermt",
+        "-atime",
+        "-ctime",
+        "-size",
+        "-perm",
+        "-inum",
+        "-samefile",
+        "-lname",
+        "-cmin",
+        "-amin",
+        "-user",
+    ]
 )
 
 
@@ -410,8 +438,8 @@ def _git(command: Command) -> Iterator[Start]:
     if following[:2] == ["submodule", "foreach"]:
         yield Line(" ".join(text for text in following[2:] if text not in ("--recursive", "--quiet")))
     if following[:1] == ["rebase"]:
-        for value in Options(rest[at + 1 :], "xs", ("exec",)).value("x", "exec"):
-            yield Line(value.text)
+        for given in Options(rest[at + 1 :], "xs", ("exec",)).value("x", "exec"):
+            yield Line(given.text)
     if following[:1] == ["filter-branch"]:
         for index, text in enumerate(following[:-1]):
             if text.endswith("-filter"):
@@ -562,8 +590,8 @@ def _sed(command: Command) -> Iterator[Start]:
     for script in scripts:
         for match in re.finditer(r"(?:^|[;\n{}\d$/,])\s*e\s+([^\n]+)", script.text):
             yield Line(match[1])
-        if match := re.match(r"s(.)(.*?)\1(.*?)\1[gipm0-9]*e", script.text):
-            yield Line(match[3])
+        if replaced := re.match(r"s(.)(.*?)\1(.*?)\1[gipm0-9]*e", script.text):
+            yield Line(replaced[3])
 
 
 def _mapfile(command: Command) -> Iterator[Start]:
@@ -582,6 +610,31 @@ def _containers(command: Command) -> Iterator[Start]:
             if first + 1 < len(rest):
                 yield Argv(rest[first + 1 :], reads=False)
             return
+
+
+_LOOSE = frozenset({
+    "tmux", "screen", "xterm", "gnome-terminal", "konsole", "kitty", "alacritty", "wezterm", "dtach", "abduco",
+    "man", "less", "more", "most", "sqlite3", "psql", "mysql", "ed", "red", "ex", "zip", "complete", "bind",
+    "tclsh", "wish", "expect", "make", "gmake", "ftp", "lftp", "gdb", "lldb", "octave", "bc", "dc", "zellij",
+    "dvtm", "entr", "inotifywait", "fswatch", "nodemon", "concurrently", "foreman", "overmind", "just",
+    "ansible", "salt", "fab", "pdsh", "mosh", "cvs", "svn", "hg",
+})  # fmt: skip
+
+
+def _loose(command: Command) -> Iterator[Start]:
+    """Of programs that run what stands in some of their arguments or in the lines they read: any may be a command."""
+    rest = command.arguments
+    at = _behind_options(rest, "ScLfntT", ())
+    if at < len(rest):
+        yield Line(" ".join(word.text for word in rest[at:]), guess=True)
+    lines = [word.text for word in rest if len(word.text) > 3]
+    lines += (command.stdin.text or "").split("\n")[:200]
+    for line in lines:
+        line = re.sub(r"^[\s+:!.\\]+(?:shell|system|exec|spawn|!)?|^(?:exec|spawn|send)\s", "", line.strip())
+        if " " in line:
+            yield Line(line, guess=True)
+            if ": " in line:
+                yield Line(line.partition(": ")[2], guess=True)
 
 
 _SPECIAL: dict[str, Callable[[Command], Iterator[Start]]] = {

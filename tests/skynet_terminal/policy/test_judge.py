@@ -9,10 +9,20 @@ from skynet_terminal.policy.judge import CommandPolicy
 from skynet_terminal.policy.rules import blocked, user_rule
 from skynet_terminal.policy.table import BY_ID
 
-from .cases import DANGEROUS, DANGEROUS_TEXTS, ORDINARY, STRICT_ALLOWED, STRICT_DENIED
+from .cases import (
+    DANGEROUS,
+    DANGEROUS_TEXTS,
+    NEVER_ALLOWED,
+    ORDINARY,
+    PIECES_OF_COMMANDS,
+    STRICT_ALLOWED,
+    STRICT_DENIED,
+)
 
 POLICY = CommandPolicy()
-ROWS = [(*head.split(), command) for head, _, command in (line.partition(" | ") for line in DANGEROUS.strip().splitlines())]
+ROWS = [
+    (*head.split(), command) for head, _, command in (line.partition(" | ") for line in DANGEROUS.strip().splitlines())
+]
 
 
 def decision(command: str, level: Level = Level.STANDARD, policy: CommandPolicy = POLICY) -> str:
@@ -34,6 +44,13 @@ def test_dangerous_commands(standard: str, trusted: str, family: str, command: s
         if level is not Level.STRICT and wanted != "allow":
             assert verdict.rule.partition(".")[0] == family, verdict
             assert verdict.reason.endswith("."), verdict
+
+
+@pytest.mark.parametrize("command", NEVER_ALLOWED.strip().splitlines())
+def test_ways_around(command: str) -> None:
+    """SK-177, SK-178, BA-105 to BA-112"""
+    assert decision(command, Level.STRICT) == "deny"
+    assert decision(command) != "allow"
 
 
 @pytest.mark.parametrize("command", ORDINARY)
@@ -109,7 +126,9 @@ def test_a_block_holds_over_a_permission() -> None:
 
 
 def test_permissions_lift_what_the_words_are_refused_for() -> None:
-    policy = CommandPolicy([user_rule("allow", "docker", "compose"), user_rule("allow", "rm"), user_rule("allow", "curl")])
+    policy = CommandPolicy(
+        [user_rule("allow", "docker", "compose"), user_rule("allow", "rm"), user_rule("allow", "curl")]
+    )
     assert decision("docker compose up -d", policy=policy) == "allow"
     assert decision("docker run x", policy=policy) == "deny"
     assert decision("docker $x", policy=policy) == "deny"
@@ -196,10 +215,7 @@ def test_any_text_is_judged(text: str, level: Level) -> None:
     assert POLICY.judge_argv([text], level).decision in ("allow", "ask", "deny")
 
 
-FRAGMENTS = st.sampled_from(
-    ["rm", "-rf", "/", "~", "*", "$x", "${x:-", "${x", "$(", ")", "`", "'", '"', "\\", "\n", ";", ";;", "&", "&&", "|", "||", "|&", "<", ">", "<<", "<<<", "<(", ">(", "2>&1", "&>", "EOF", "{", "}", "(", "((", "))", "[[", "]]", "if", "then", "else", "fi", "for", "in", "do", "done", "while", "case", "esac", "function", "f()", "x=", "x=(", "$'", "$((", "#", "!", "{a,b}", "sh", "-c", "eval", "env", "xargs", "find", "-exec", "{}", "python3", "-e", "base64"]
-    + [" ", "\n", "\t"]
-)
+FRAGMENTS = st.sampled_from([*PIECES_OF_COMMANDS.split(), " ", "\n", "\t"])
 
 
 @settings(max_examples=800, deadline=None)
@@ -234,14 +250,18 @@ NEUTRAL = st.sampled_from(
         "echo {quoted} | sh",
         "trap {quoted} EXIT",
         "sh <<'END'\n{}\nEND",
-        "x={quoted}; eval \"$x\"",
+        'x={quoted}; eval "$x"',
         "su -c {quoted}",
         "watch {quoted}",
         "find . -maxdepth 0 -exec sh -c {quoted} \\;",
     ]
 )
-PREFIXES = st.sampled_from(["", "env ", "nice ", "nohup ", "timeout 5 ", "command ", "exec ", "stdbuf -o0 ", "setsid ", "time ", "A=b "])
-DENIED = [command for standard, _, _, command in ROWS if standard == "deny" and not set(command) & set("'\"\\`;&|(){}<>=\n!$")]
+PREFIXES = st.sampled_from(
+    ["", "env ", "nice ", "nohup ", "timeout 5 ", "command ", "exec ", "stdbuf -o0 ", "setsid ", "time ", "A=b "]
+)
+DENIED = [
+    command for standard, _, _, command in ROWS if standard == "deny" and not set(command) & set("'\"\\`;&|(){}<>=\n!$")
+]
 
 
 @st.composite
@@ -277,13 +297,15 @@ def test_no_disguise_makes_a_refused_command_harmless(text: str) -> None:
         assert POLICY.judge(text, level).decision != "allow", text
 
 
-@pytest.mark.parametrize(
-    "piece",
-    ["(", "((", "$(", "$((", "<(", "`", "'", '"', "a|", "a;", "a&", "a&&", "<<a\n", "a<<b\n", "{", "{a,", "{a,b}", "${", "${x:-", "[[",
-     "if ", "while ", "case x in ", "x=(", "f(){ ", "function a ", "coproc ", "! ", "time ", "\\", "\n", "#", "*", "/*", "~/", "$x",
-     "eval ", "env ", "sh -c '", "xargs ", "a=$a$a;", "for i in a b;do ", "python -c \"", "é", "$'\\x", "/../", "--", "-e ", "echo x|sh;"],
-)  # fmt: skip
+PIECES = r"""
+( (( $( $(( <( ` ' " a| a; a& a&& { {a, {a,b} ${ ${x:- [[ if_ while_ case_x_in_ x=( f(){_ function_a_ coproc_ !_ time_ \
+# * /* ~/ $x eval_ env_ sh_-c_' xargs_ a=$a$a; for_i_in_a_b;do_ python_-c_" é $'\x /../ -- -e_ echo_x|sh;
+"""
+
+
+@pytest.mark.parametrize("piece", [*PIECES.split(), "<<a\n", "a<<b\n", "\n"])
 def test_much_of_anything_takes_little_time(piece: str) -> None:
+    piece = piece.replace("_", " ")
     text = piece * (99_000 // len(piece))
     started = time.process_time()
     POLICY.judge(text, Level.STANDARD)
