@@ -339,11 +339,13 @@ class Jobs:
                 await self._store_end(live)
 
     async def _forget_unstarted(self, live: _Live, exc: BaseException) -> None:
-        del self._live[live.job.id]
-        live.started.set_exception(exc if isinstance(exc, Exception) else StartFailed(GATEWAY_STOPPED))
-        live.ended.set()
-        with suppress(StorageUnavailable):
-            await self._db.write(lambda tx: tx.execute("DELETE FROM jobs WHERE id = ?", (live.job.id,)))
+        try:
+            with suppress(StorageUnavailable):
+                await self._db.write(lambda tx: tx.execute("DELETE FROM jobs WHERE id = ?", (live.job.id,)))
+        finally:
+            del self._live[live.job.id]
+            live.started.set_exception(exc if isinstance(exc, Exception) else StartFailed(GATEWAY_STOPPED))
+            live.ended.set()
 
     @asynccontextmanager
     async def _program(self, live: _Live, launch: Launch) -> AsyncIterator[Program]:
