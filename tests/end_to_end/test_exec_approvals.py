@@ -20,10 +20,11 @@ from skynet_protocol.device import DeviceIdentity
 from skynet_terminal.errors import CommandBlocked
 from skynet_users.guardians import GuardianStore
 from skynet_users.people import UserChanges, UserStore
-from tests.end_to_end.scene import add_person, answer, owner_of
+from tests.end_to_end.scene import add_person, answer, owner_of, send, tool
 from tests.support.client import Refused, WireClient
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.model_server import ModelServer
+from tests.support.programs import needs
 
 UNKNOWN = r"^unknown approval id$"
 ADMIN_DECIDES = '[terminal.approver]\nuser = "admin"\n'
@@ -290,3 +291,57 @@ async def test_the_gateway_stops_with_questions_open(tmp_path: Path) -> None:
         await house.ben.client.send_frame("exec.approval.request", {"id": "open", "command": "ls"})
         await requested(house.ben.client, "open")
         await begin(house.ben.client, id="open in two")
+
+
+SSH = "ssh -V nowhere.invalid"
+"""The policy asks about it, and it does nothing."""
+
+
+@needs("bwrap")
+async def test_a_command_runs_once_it_was_allowed_and_every_time_if_for_good(house: House) -> None:
+    """SK-094, SP-121: through the whole of it, from the command to its exit code."""
+    ben = house.ben
+    denied = await ben.client.send_frame("terminal.exec", {"command": SSH})
+    first = await ben.clients[1].event(lambda e: e["event"] == "exec.approval.requested")
+    assert first["payload"]["request"]["command"] == SSH
+    await ben.clients[1].call("exec.approval.resolve", {"id": first["payload"]["id"], "decision": "deny"})
+    error = (await ben.client.response(denied))["error"]
+    assert error["details"]["code"] == "COMMAND_BLOCKED" and "it was not allowed" in error["message"], error
+    allowed = await ben.client.send_frame("terminal.exec", {"command": SSH})
+    second = await ben.clients[1].event(
+        lambda e: e["event"] == "exec.approval.requested" and e["payload"]["id"] != first["payload"]["id"]
+    )
+    await ben.clients[1].call("exec.approval.resolve", {"id": second["payload"]["id"], "decision": "allow-always"})
+    ran = await ben.client.response(allowed)
+    assert ran["ok"] and isinstance(ran["payload"]["exitCode"], int), ran
+    again = await ben.client.call("terminal.exec", {"command": SSH})
+    assert again["exitCode"] == ran["payload"]["exitCode"]
+    assert [each["uses"] for each in (await ben.client.call("exec.approval.grants"))["grants"]] == [1]
+    # Not anything like it, and nobody else
+    for person, command in ((ben, f"{SSH} more"), (house.eve, SSH)):
+        request = await person.client.send_frame("terminal.exec", {"command": command})
+        event = await person.clients[1].event(
+            lambda e, command=command: (
+                e["event"] == "exec.approval.requested"
+                and e["payload"]["request"]["command"] == command
+                and e["payload"]["id"] not in (first["payload"]["id"], second["payload"]["id"])
+            )
+        )
+        await person.clients[1].call("exec.approval.resolve", {"id": event["payload"]["id"], "decision": "deny"})
+        assert not (await person.client.response(request))["ok"]
+
+
+@needs("bwrap")
+async def test_an_assistant_waits_and_the_house_may_forbid(house: House) -> None:
+    ben = house.ben
+    run_id = await send(ben.client, f"{tool('execute_command', command=SSH)} next-round say=done")
+    event = await ben.clients[1].event(lambda e: e["event"] == "exec.approval.requested")
+    assert event["payload"]["request"]["sessionKey"].endswith(":agent:main:main")
+    assert await answer(ben.clients[1], f"/approve {event['payload']['id'][-8:]}", key="agent:main:aside") == (
+        f"Allowed once: {SSH}"
+    )
+    assert (await ben.client.chat_end(run_id))["state"] == "final"
+    file = {"version": 1, "defaults": {"security": "deny"}}
+    await house.ada.client.call("exec.approvals.set", {"file": file})
+    with pytest.raises(Refused, match="the house lets nobody run commands"):
+        await ben.client.call("terminal.exec", {"command": SSH})
