@@ -326,7 +326,7 @@ class Terminal:
         """
         async with self._repainting:
             for _ in range(REPAINTS):
-                if self._exited or not self.ring.screen_lost:
+                if self._exited or not (self.running and self.ring.screen_lost):
                     break
                 try:
                     _set_size(self._master, self.cols - 1 or 2, self.rows)

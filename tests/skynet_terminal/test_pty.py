@@ -314,8 +314,8 @@ async def test_floods_leave_the_loop_to_others(there: Place) -> None:
             terminal.ring.end > start + 20 * RING_BYTES for terminal, start in zip(terminals, begin, strict=True)
         )
     )
-    # Three times as much was read meanwhile.
-    assert psutil.Process().memory_info().rss - before < 4 * 1024 * 1024
+    # More than that was read meanwhile.
+    assert psutil.Process().memory_info().rss - before < 8 * 1024 * 1024
     assert all(len(terminal.ring) <= RING_BYTES for terminal in terminals)
 
 
