@@ -58,6 +58,8 @@ class Names:
     approval_id: str
     exec_id: str
     grant_id: str
+    job_id: str
+    terminal_id: str
     account: str
     group_id: str
     room_key: str
@@ -256,6 +258,22 @@ CASES: Mapping[str, Callable[[Names], Sequence[Probe]]] = {
     "exec.approval.grants.remove": lambda n: [{"id": n.grant_id}, {"id": n.grant_id, "userId": n.user}],
     "exec.approvals.node.get": lambda n: [{"nodeId": n.node_id}, {"nodeId": n.device_id}],
     "exec.approvals.node.set": lambda n: [{"nodeId": n.node_id, "file": {"version": 1}}],
+    "terminal.exec": lambda n: [
+        *({"command": "echo mine", "sessionKey": key} for key in (n.main_key, n.session_key, n.room_key)),
+        {"command": "echo mine", "host": "node", "node": n.node_id},
+    ],
+    "terminal.job_status": lambda n: [{"jobId": n.job_id}, {"jobId": n.terminal_id}],
+    "terminal.job_list": _once({}),
+    "terminal.job_output": lambda n: [{"jobId": n.job_id}, {"jobId": f"../{n.user}/{n.job_id}"}],
+    "terminal.job_kill": lambda n: [{"jobId": n.job_id}],
+    "terminal.list": _once({}),
+    "terminal.write": lambda n: [{"terminalId": n.terminal_id, "data": "mine"}],
+    "terminal.read": lambda n: [{"terminalId": n.terminal_id}, {"terminalId": n.terminal_id, "cursor": 1_000_000}],
+    "terminal.resize": lambda n: [{"terminalId": n.terminal_id, "cols": 10, "rows": 10}],
+    "terminal.signal": lambda n: [{"terminalId": n.terminal_id, "signal": "KILL"}],
+    "terminal.subscribe": lambda n: [{"terminalId": n.terminal_id}, {"terminalId": n.terminal_id, "cursor": 1_000_000}],
+    "terminal.unsubscribe": lambda n: [{"terminalId": n.terminal_id}],
+    "terminal.kill": lambda n: [{"terminalId": n.terminal_id}],
     "groups.list": _once({}),
     "groups.create": _once({"name": "mine"}),
     "groups.set": lambda n: [{"groupId": n.group_id, "active": False}],
@@ -281,6 +299,7 @@ IMPERSONAL: Mapping[str, str] = {
     "set-heartbeats": "a switch of the whole gateway, for admins",
     **dict.fromkeys(("exec.approvals.get", "exec.approvals.set"), "a file of the whole gateway, for admins"),
     "approvals.request": "the caller's own question to those who decide",
+    **dict.fromkeys(("terminal.exec_bg", "terminal.create"), "the caller's own command, another one each time"),
     "node.pair.request": "the caller's own request, another one each time: tests/skynet/methods/test_nodes.py",
     **dict.fromkeys(
         ("node.invoke.result", "node.event", "skills.bins"), "nodes alone call it: tests/end_to_end/test_nodes.py"
@@ -490,6 +509,8 @@ async def live(ada: Person) -> Names:
         approval_id="",
         exec_id=fresh("exec"),
         grant_id="",
+        job_id="",
+        terminal_id="",
         account=fresh("account"),
         group_id="",
         room_key="",
@@ -534,6 +555,11 @@ async def live(ada: Person) -> Names:
     grants = (await client.call("exec.approval.grants"))["grants"]
     asked = {"id": names.exec_id, "command": f"{WORD} twelve", "twoPhase": True, "timeoutMs": 600_000}
     await client.call("exec.approval.request", asked)
+    job = (await client.call("terminal.exec_bg", {"command": f"echo {WORD} thirteen", "title": WORD}))["job"]
+    await client.call("terminal.job_output", {"jobId": job["jobId"], "waitMs": 30_000})
+    terminal = await client.call("terminal.create", {"command": f"echo {WORD} fourteen", "title": WORD})
+    await client.call("terminal.subscribe", {"terminalId": terminal["terminalId"]})
+    await client.event(lambda e: e["event"] == "terminal.exit")
     await client.call("system-event", {"text": f"Node: {DEVICE_WORD} six", "host": f"{DEVICE_WORD} host"})
     answer = await ada.post(
         {"messages": [{"role": "user", "content": f"say={WORD} seven"}], "user": names.label},
@@ -558,6 +584,8 @@ async def live(ada: Person) -> Names:
         token_id=token["id"],
         approval_id=request["approval"]["id"],
         grant_id=grants[0]["id"],
+        job_id=job["jobId"],
+        terminal_id=terminal["terminalId"],
         group_id=room["group"]["id"],
         room_key=room_key,
     )
@@ -586,6 +614,8 @@ async def state_of(person: Person, names: Names) -> dict[str, Any]:
             await call("chat.history", {"sessionKey": names.room_key}),
         ],
         "commands": [await call("exec.approval.list"), await call("exec.approval.grants")],
+        "jobs": [await call("terminal.job_list"), await call("terminal.job_output", {"jobId": names.job_id})],
+        "terminals": [await call("terminal.list"), await call("terminal.read", {"terminalId": names.terminal_id})],
         "requests": [each for each in (await call("approvals.list"))["approvals"] if each["mine"]],
         "running": await call("agent.wait", {"runId": names.running_id, "timeoutMs": 1}),
         "events queued": (await call("status"))["queuedSystemEvents"],
