@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -84,10 +85,12 @@ class CommandGrantStore:
         )
         return [_read(row) for row in rows]
 
-    async def at(self, owner: UserId, host: Host, node_id: str = "") -> list[CommandGrant]:
-        """Those that hold in one place."""
+    async def find(self, owner: UserId, patterns: Collection[str], host: Host, node_id: str = "") -> list[CommandGrant]:
+        """Those of exactly these patterns that hold in one place."""
         rows = await self._db.fetchall(
-            "SELECT * FROM command_grants WHERE owner = ? AND host = ? AND node_id = ?", (owner, host, node_id)
+            "SELECT * FROM command_grants WHERE owner = ? AND host = ? AND node_id = ?"
+            " AND pattern IN (SELECT value FROM json_each(?))",
+            (owner, host, node_id, json.dumps([*patterns])),
         )
         return [_read(row) for row in rows]
 

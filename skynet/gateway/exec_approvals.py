@@ -9,6 +9,7 @@ import logging
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -218,15 +219,16 @@ class ExecApprovals:
         self, user: User, commands: Sequence[Sequence[str]], rules: HouseRules, host: Host, node_id: str
     ) -> bool:
         by_others = self._by_others(user)
+        patterns = {tuple(argv): pattern for argv in commands if (pattern := pattern_of(argv)) is not None}
         granted = {
             grant.pattern: grant
-            for grant in await self._grants.at(user.id, host, node_id)
+            for grant in await self._grants.find(user.id, patterns.values(), host, node_id)
             if not (by_others and grant.decided_by == user.id)  # allowed when they still decided for themselves
         }
         grants: set[str] = set()
         entries: list[tuple[Entry, Sequence[str], str]] = []
         for argv in commands:
-            if (grant := granted.get(pattern_of(argv) or "")) is not None:
+            if (grant := granted.get(patterns.get(tuple(argv), ""))) is not None:
                 grants.add(grant.id)
             elif (match := _listed(rules, argv, host)) is not None:
                 entries.append((match[0], argv, match[1]))
@@ -738,10 +740,11 @@ def _lifts(rules: HouseRules, user: User) -> bool:
 
 def _listed(rules: HouseRules, argv: Sequence[str], host: Host) -> tuple[Entry, str] | None:
     """The house's entry that ``argv`` matches. Paths are those of the gateway's machine."""
+    resolve = cache(resolve_program)
     for entry in rules.allowlist:
         if host == "node" and not isinstance(entry.parsed, WordsPattern):
             continue
-        path = entry.parsed.matches(argv, resolve_program)
+        path = entry.parsed.matches(argv, resolve)
         if path is not None:
             return entry, path
     return None

@@ -42,10 +42,12 @@ async def test_what_is_allowed_is_the_persons_and_for_one_place(
     await grants.add(ada, [words("git", "push")], host="sandbox", decided_by=ada, now_ms=NOON)
     await grants.add(ada, [words("ls")], host="node", node_id="n1", decided_by=ben, now_ms=NOON + 1)
     assert [each.pattern for each in await grants.of(ada)] == [words("ls"), words("git", "push")]
-    assert [each.pattern for each in await grants.at(ada, "sandbox")] == [words("git", "push")]
-    assert [each.pattern for each in await grants.at(ada, "node", "n1")] == [words("ls")]
-    assert await grants.at(ada, "node", "n2") == await grants.at(ada, "gateway") == []
-    assert await grants.of(ben) == await grants.at(ben, "sandbox") == []
+    both = [words("git", "push"), words("ls"), "other"]
+    assert [each.pattern for each in await grants.find(ada, both, "sandbox")] == [words("git", "push")]
+    assert [each.pattern for each in await grants.find(ada, both, "node", "n1")] == [words("ls")]
+    assert await grants.find(ada, both, "node", "n2") == await grants.find(ada, both, "gateway") == []
+    assert await grants.find(ada, [words("git"), '["git", "push"]'], "sandbox") == await grants.find(ada, [], "sandbox")
+    assert await grants.of(ben) == await grants.find(ben, both, "sandbox") == []
 
 
 async def test_the_same_twice_is_one_and_says_who_decided_last(
@@ -100,6 +102,7 @@ async def test_odd_words_come_back_as_they_were(grants: CommandGrantStore, ada: 
     argv = ("printf", "\udcff", "a\nb", "'; DROP TABLE command_grants; --", "\u202e", "")
     await grants.add(ada, [json.dumps(argv)], host="gateway", decided_by=ada, now_ms=NOON)
     assert tuple(json.loads((await grants.of(ada))[0].pattern)) == argv
+    assert len(await grants.find(ada, [json.dumps(argv)], "gateway")) == 1
 
 
 async def test_a_place_and_a_length_that_cannot_be(grants: CommandGrantStore, ada: UserId) -> None:
