@@ -283,7 +283,8 @@ def test_without_any_everybody_is_warned(doctor: Doctor, monkeypatch: pytest.Mon
 
 def test_one_that_cannot_work(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYNET_TERMINAL_SANDBOX", "podman")
+    monkeypatch.setenv("SKYNET_TERMINAL_IMAGE", "localhost/no-such-image:0")
     outcome = doctor("--json")
     told = found(outcome)["isolation"]
     assert (outcome.code, told["state"]) == (Exit.FAILED, "fail")
-    assert "terminal.image" in told["message"]
+    assert "podman" in told["message"]

@@ -90,7 +90,7 @@ def no_terminal_stays(skynet: Skynet) -> Iterator[None]:
             skynet("terminal", "kill", line.split("\t")[0])
 
 
-def test_a_shell_of_ones_own_size_and_its_exit_code(gateway: RunningGateway) -> None:
+def test_a_shell_of_ones_own_size_and_its_exit_code(gateway: RunningGateway, skynet: Skynet) -> None:
     """SK-173."""
     with window(gateway) as own:
         own.expect(r"\$ ")
@@ -101,7 +101,9 @@ def test_a_shell_of_ones_own_size_and_its_exit_code(gateway: RunningGateway) -> 
         own.type("Zoë 🙂\r")
         own.expect("hello Zoë 🙂\r\n")
         own.process.setwinsize(20, 70)
-        own.expect(r"\$ ")
+        deadline = time.monotonic() + TIMEOUT_S
+        while "\t70x20\t" not in skynet("terminal", "list").out:
+            assert time.monotonic() < deadline
         own.type("stty size\r")
         own.expect("20 70\r\n")
         own.type("exit 7\r")
