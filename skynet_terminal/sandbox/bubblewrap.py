@@ -24,6 +24,8 @@ DEATH_S = 2.0
 """So long ``release`` waits for what was killed."""
 SHARED_MEMORY_BYTES = 64 * 1024**2
 """``/dev/shm``, beside the ``/tmp`` of the profile."""
+NICENESS = 10
+"""Of commands: a gateway that hundreds of them leave no time could not end them."""
 _PIECE_BYTES = 4096
 KILLED_FIRST = 500
 """What is added to the points of commands when the kernel runs out of memory (0-1000): they go before the gateway."""
@@ -33,6 +35,12 @@ KILLED_FIRST = 500
 _LIMITED = (
     "umask 077; ulimit -c 0; {limits}"
     'if test -d "$1"; then cd -- "$1"; else printf "%s: no such directory\\n" "$1" >&2; exit 126; fi; shift; exec "$@"'
+)
+# What it was given as its three descriptors is reached by /proc from inside: nothing of them may be a device of the
+# machine, whose permissions root can change (see SystemFiles.devices).
+_WITHOUT_DEVICES = (
+    'test -c /dev/fd/0 && ! test -t 0 && exec 0<"$1"; test -c /dev/fd/1 && ! test -t 1 && exec 1>"$1"; '
+    'test -c /dev/fd/2 && ! test -t 2 && exec 2>"$1"; shift; exec "$@"'
 )
 _NAMESPACES = (
     "--unshare-user",
@@ -131,6 +139,7 @@ class Bubblewrap:
                 script = _LIMITED.format(limits=_ulimits(profile.limits))
                 launch = BubblewrapLaunch(
                     [
+                        *self._without_devices(),
                         self._program,
                         "--args",
                         str(descriptors[-1]),
@@ -170,6 +179,10 @@ class Bubblewrap:
                     target = mount.target / path.relative_to(mount.source)
                     options += _nothing_at(target) if path.is_dir() else ("--ro-bind", "/dev/null", str(target))
         return options
+
+    def _without_devices(self) -> Sequence[str]:
+        null = next((str(path) for path in self._system.devices if path.name == "null"), "")
+        return ("/bin/sh", "-c", _WITHOUT_DEVICES, "sh", null) if null else ()
 
     async def _open(self, hosts: Sequence[str]) -> Door:
         if self._egress is None:
@@ -259,6 +272,7 @@ class BubblewrapLaunch:
         self._pid = pid
         with suppress(OSError):
             Path(f"/proc/{pid}/oom_score_adj").write_text(str(KILLED_FIRST))
+            os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
         with suppress(OSError):  # it has ended and was waited for
             self._process = os.pidfd_open(pid)
             if self._warden is not None:

@@ -18,6 +18,7 @@ class Added:
     """What was found so far."""
 
     bytes: int = 0
+    files: int = 0
     too_deep: bool = False
     """There are directories deeper than can be looked into: nobody has those who does not hide something."""
 
@@ -58,6 +59,7 @@ def added(folder: str, since_ns: int, pids: Iterable[int], enough_bytes: int) ->
                     if entry.is_dir(follow_symlinks=False):
                         directories.append((f"{directory}/{entry.name}", depth + 1))
                     if about.st_ctime_ns >= since_ns and about.st_ino not in seen:
+                        found.files += 1
                         if about.st_nlink > 1:
                             seen.add(about.st_ino)
                         found.bytes += about.st_blocks * _BLOCK_BYTES

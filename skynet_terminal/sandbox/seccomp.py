@@ -109,11 +109,21 @@ REFUSED = {
 }
 MISSING = {
     # The same, but as if the kernel did not have them: the C library then uses what it used before.
-    "clone3": (435, 435),  # what it is to do is in memory, which a filter cannot read
+    "clone3": (435, 435),  # what they are to do is in memory, which a filter cannot read
+    "openat2": (437, 437),
 }
 _CHECKED = {
+    "chmod": (90, None),
     "clone": (56, 220),
+    "creat": (85, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
     "ioctl": (16, 29),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "open": (2, None),
+    "openat": (257, 56),
     "personality": (135, 92),
     "prctl": (157, 167),
     "socket": (41, 198),
@@ -128,6 +138,11 @@ _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 """Ordinary, 32 bits, kernel versions 2.6, and the question which it is. Others take protections away."""
 _PARENT_DEATH_SIGNAL = 1
 _KILL = 9
+_SET_ID = 0o6000
+_CREATE = 0o20000100
+"""O_CREAT, and what O_TMPFILE adds: only with one of them is there a mode among the arguments."""
+_MODES = {"chmod": 1, "creat": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2}
+_FLAGS_AND_MODES = {"open": (1, 2), "openat": (2, 3)}
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _RAW, _PACKET = 3, 10
 _TYPE_MASK = 0xF
@@ -166,8 +181,8 @@ def _program(architecture: _Architecture) -> Iterator[_Instruction]:
     # Among those beyond the newest are all of x32, a second set of numbers that x86_64 has from 0x40000000 on.
     yield from _if(_JUMP_GREATER, _NEWEST, [_refuse(errno.ENOSYS)])
     for name, checks in _checks().items():
-        number = _CHECKED[name][column]
-        yield from _if(_JUMP_EQUAL, number, [*checks, (_RETURN, 0, 0, _ALLOW)])
+        if (number := _CHECKED[name][column]) is not None:
+            yield from _if(_JUMP_EQUAL, number, [*checks, (_RETURN, 0, 0, _ALLOW)])
     for calls, error in ((REFUSED, errno.EPERM), (MISSING, errno.ENOSYS)):
         for numbers in calls.values():
             if (call := numbers[column]) is not None:
@@ -177,7 +192,14 @@ def _program(architecture: _Architecture) -> Iterator[_Instruction]:
 
 def _checks() -> dict[str, list[_Instruction]]:
     """What is asked of the arguments. What falls through is allowed."""
+    refuse_set_id = _if(_JUMP_ANY_BIT, _SET_ID, [_refuse(errno.EPERM)])
     return {
+        # In there such bits do nothing. Outside the file is the gateway's, and whoever runs it would become that.
+        **{name: [_argument(mode), *refuse_set_id] for name, mode in _MODES.items()},
+        **{
+            name: [_argument(flags), *_if(_JUMP_ANY_BIT, _CREATE, [_argument(mode), *refuse_set_id])]
+            for name, (flags, mode) in _FLAGS_AND_MODES.items()
+        },
         "clone": [_argument(0), *_if(_JUMP_ANY_BIT, _NEW_NAMESPACES, [_refuse(errno.EPERM)])],
         "ioctl": [_argument(1), *_any_of(_TERMINAL_REQUESTS, [_refuse(errno.EPERM)])],
         "personality": [_argument(0), *_unless_any_of(_PERSONALITIES, [_refuse(errno.EPERM)])],

@@ -18,16 +18,18 @@ from typing import Any, Protocol
 
 from skynet_terminal.sandbox.base import Limits
 from skynet_terminal.sandbox.disk import added
-from skynet_terminal.sandbox.process_tree import Process, all_pids, proportional_bytes, read_process, trees
+from skynet_terminal.sandbox.process_tree import Process, all_pids, children_of, proportional_bytes, read_process, trees
 
 log = logging.getLogger(__name__)
 
-INTERVAL_S = 0.1
+INTERVAL_S = 0.05
 """How often the machine's counts are looked at, which takes 0.1 ms."""
 FULL_INTERVAL_S = 1.0
 """How often all processes are, if those counts say nothing new."""
 DISK_RESERVE_BYTES = 256 * 1024**2
 MEMORY_RESERVE_BYTES = 192 * 1024**2
+MOST_FILES = 500_000
+"""So many new ones are too many: disks have room for a number of files, however small they are."""
 BYTES_A_FILE = 4096
 """Of a directory in memory: more files than one for each of these bytes take more memory than it may have."""
 
@@ -62,6 +64,7 @@ class _Watched:
     """Of the folder's disk when it was started, or when it was last found not to be the one who fills it."""
     processes: list[Process] = field(default_factory=list)
     memory_bytes: int = 0
+    free_files: int = 0
     ended: bool = False
 
     def end(self, overrun: str) -> None:
@@ -91,13 +94,13 @@ class Warden:
     def watch(self, launch: Watchable, pid: int, folder: Path, limits: Limits) -> None:
         """Watch ``pid`` and all below it, until ``forget``. Only with the sandbox's first process below it are they
         all of what was launched."""
-        free, device = 0, -1
+        free, free_files, device = 0, 0, -1
         with suppress(OSError):
             device = folder.stat().st_dev
-            free = _free_bytes(folder)
+            free, free_files = _free(folder)
         # The time of files is that of the last tick of the clock, which may be some milliseconds ago.
         since_ns = time.time_ns() - 20_000_000
-        self._watched[launch] = _Watched(launch, pid, folder, limits, device, since_ns, free)
+        self._watched[launch] = _Watched(launch, pid, folder, limits, device, since_ns, free, free_files=free_files)
         if self._task is None or self._task.done():
             self._task = self._tasks.start(self._run(), name="sandbox-warden")
 
@@ -112,6 +115,10 @@ class Warden:
         while self._watched:
             counts = _counts()
             now = time.monotonic()
+            if counts.threads - last.threads >= _MORE_THREADS:
+                # They may double every few milliseconds, and take the time that a look at all of them needs.
+                for each in tuple(self._watched.values()):
+                    _check_number(each)
             if (
                 now - looked_at >= FULL_INTERVAL_S
                 or counts.threads - last.threads >= _MORE_THREADS
@@ -147,19 +154,33 @@ class Warden:
         await self._check_disks(watched)
 
     async def _check_disks(self, watched: list[_Watched]) -> None:
-        free: dict[int, int] = {}
+        free: dict[int, tuple[int, int]] = {}
         for each in watched:
             if each.device not in free:
                 with suppress(OSError):
-                    free[each.device] = _free_bytes(each.folder)
+                    free[each.device] = _free(each.folder)
             now = free.get(each.device)
             if now is None or each.ended:
                 continue
-            fell = each.free_bytes - now
-            short = now < DISK_RESERVE_BYTES and fell > 0
-            if fell >= each.limits.disk_bytes or short:
+            now_bytes, now_files = now
+            fell = each.free_bytes - now_bytes
+            short = now_bytes < DISK_RESERVE_BYTES and fell > 0
+            if fell >= each.limits.disk_bytes or short or each.free_files - now_files >= MOST_FILES:
                 await _check_disk(each, short=short)
-                each.free_bytes = now
+                each.free_bytes, each.free_files = now
+
+
+def _check_number(watched: _Watched) -> None:
+    """Of processes, without a look at any of them: in their namespace they are all that there is."""
+    most = watched.limits.processes
+    for child in children_of(watched.pid):
+        with suppress(OSError):
+            root = f"/proc/{child}/root"
+            if os.path.samefile(root, "/"):  # noqa: PTH121 - it has no namespace, or is about to get one
+                continue
+            names = os.listdir(f"{root}/proc")  # noqa: PTH208
+            if sum(name.isdecimal() for name in names) - 1 > most:
+                watched.end(f"more than {most} processes")
 
 
 def _check_processes(watched: _Watched) -> None:
@@ -183,7 +204,8 @@ async def _check_memory(watched: _Watched) -> None:
 
 
 def _check_directories_in_memory(watched: _Watched) -> None:
-    """Their size is limited by the kernel, the number of files in them is not."""
+    """Their size is limited by the kernel, the number of files in them is not. It counts when the machine's memory
+    runs low."""
     if watched.ended:
         return
     most = watched.limits.tmp_bytes // BYTES_A_FILE
@@ -196,8 +218,10 @@ def _check_directories_in_memory(watched: _Watched) -> None:
                     # Before the sandbox is made, and in others, it is the machine's own.
                     size = about.f_blocks * about.f_frsize
                     is_own = size <= watched.limits.tmp_bytes + about.f_frsize and not os.path.samefile(root, "/")  # noqa: PTH121
-                    if is_own and about.f_files - about.f_ffree > most:
-                        watched.end(f"more than {most} files in /{directory}")
+                    if is_own:
+                        watched.memory_bytes += (about.f_blocks - about.f_bfree) * about.f_frsize
+                        if about.f_files - about.f_ffree > most:
+                            watched.end(f"more than {most} files in /{directory}")
 
 
 def _end_the_largest(watched: list[_Watched]) -> None:
@@ -211,6 +235,9 @@ async def _check_disk(watched: _Watched, *, short: bool) -> None:
     pids = [process.pid for process in watched.processes]
     with suppress(OSError):
         for found in added(str(watched.folder), watched.since_ns, pids, most):
+            if found.files >= MOST_FILES // 2 and found.bytes < most:
+                watched.end(f"more than {MOST_FILES} files written")
+                return
             if found.bytes >= most or found.too_deep:
                 words = "the disk is nearly full" if short else f"more than {most // _MEGABYTE} MB written"
                 watched.end(words)
@@ -218,9 +245,10 @@ async def _check_disk(watched: _Watched, *, short: bool) -> None:
             await asyncio.sleep(0)
 
 
-def _free_bytes(folder: Path) -> int:
+def _free(folder: Path) -> tuple[int, int]:
+    """Bytes, and how many files."""
     about = os.statvfs(folder)
-    return about.f_bavail * about.f_frsize
+    return about.f_bavail * about.f_frsize, about.f_favail
 
 
 def _counts() -> _Counts:

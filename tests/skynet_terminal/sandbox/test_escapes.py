@@ -123,6 +123,17 @@ async def test_device_files_of_the_machine_cannot_be_changed(sandbox: Bubblewrap
     assert sandbox.guards_devices
 
 
+async def test_device_files_that_a_command_is_given(sandbox: Bubblewrap, profile: Profile) -> None:
+    """They are open in there, and ``/proc`` leads to them as well."""
+    before = os.stat("/dev/null").st_mtime  # noqa: PTH116
+    script = "touch -d 2001-01-01 /proc/1/fd/* /proc/self/fd/*; chmod 666 /proc/1/fd/*; echo x; echo done > file"
+    nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    async with started(sandbox, profile, ["sh", "-c", script], **nothing) as (_, process):
+        await until(lambda: process.poll() is not None)
+    assert (profile.folder / "file").exists()
+    assert os.stat("/dev/null").st_mtime == before  # noqa: PTH116
+
+
 async def test_making_devices(sandbox: Bubblewrap, profile: Profile) -> None:
     script = "mknod disk b 8 0; mknod memory c 1 1; mknod /tmp/disk b 8 0; ls; ls /tmp"
     assert (await shell(sandbox, profile, script)).stdout == ""
@@ -287,6 +298,30 @@ async def test_programs_for_another_kind_of_processor_get_nowhere(sandbox: Bubbl
     )
     ended = await python(sandbox, profile, script)
     assert ended.stdout == "-38\n-38\n", ended.stderr
+
+
+async def test_files_that_make_somebody_else_of_whoever_runs_them(sandbox: Bubblewrap, profile: Profile) -> None:
+    """Outside the file is the gateway's own: whoever of the machine ran it would become the gateway."""
+    script = (
+        "import os, tempfile\n"
+        "def tried(name, function, *arguments):\n"
+        "    try:\n"
+        "        function(*arguments)\n"
+        "    except OSError as exc:\n"
+        "        return\n"
+        "    print(name, 'worked')\n"
+        "open('file', 'w').close()\n"
+        "for mode in (0o4755, 0o2755, 0o6777):\n"
+        "    tried('chmod', os.chmod, 'file', mode)\n"
+        "    tried('fchmod', os.fchmod, os.open('file', os.O_RDONLY), mode)\n"
+        "    tried('open', os.open, f'new{mode}', os.O_CREAT | os.O_WRONLY, mode)\n"
+        "    tried('tmpfile', os.open, '.', os.O_TMPFILE | os.O_WRONLY, mode)\n"
+        "    tried('mknod', os.mknod, f'node{mode}', 0o100000 | mode)\n"
+        "os.chmod('file', 0o1755)\n"
+    )
+    ended = await python(sandbox, profile, script)
+    assert (ended.stdout, ended.status) == ("", 0), ended.stderr
+    assert not [path for path in profile.folder.iterdir() if path.stat().st_mode & 0o6000]
 
 
 # Network

@@ -49,8 +49,15 @@ def decide(machine: str, number: int, *arguments: int, architecture: int | None 
 
 def number_of(machine: str, name: str) -> int:
     others = {"clone": (56, 220), "ioctl": (16, 29), "personality": (135, 92), "prctl": (157, 167), "read": (0, 63)}
+    files = {
+        "fchmod": (91, 52),
+        "fchmodat": (268, 53),
+        "fchmodat2": (452, 452),
+        "mknodat": (259, 33),
+        "openat": (257, 56),
+    }
     sockets = {"socket": (41, 198), "socketpair": (53, 199)}
-    number = (REFUSED | MISSING | others | sockets)[name][COLUMN[machine]]
+    number = (REFUSED | MISSING | others | files | sockets)[name][COLUMN[machine]]
     assert number is not None
     return number
 
@@ -69,6 +76,16 @@ def test_calls_that_are_refused(machine: str) -> None:
     ("name", "arguments", "decision"),
     [
         ("read", (), ALLOW),
+        ("fchmodat", (0, 0, 0o755), ALLOW),
+        ("fchmodat", (0, 0, 0o104755), EPERM),
+        ("fchmod", (0, 0o2755), EPERM),
+        ("fchmodat2", (0, 0, 0o4000), EPERM),
+        ("mknodat", (0, 0, 0o100644), ALLOW),
+        ("mknodat", (0, 0, 0o104755), EPERM),
+        ("openat", (0, 0, 0o0, 0o7777), ALLOW),
+        ("openat", (0, 0, 0o101, 0o644), ALLOW),
+        ("openat", (0, 0, 0o101, 0o4755), EPERM),
+        ("openat", (0, 0, 0o20200002, 0o4755), EPERM),
         ("clone", (0x01200011,), ALLOW),
         ("clone", (0x003D0F00,), ALLOW),  # a thread
         ("clone", (0x10000011,), EPERM),
