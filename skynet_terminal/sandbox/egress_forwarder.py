@@ -34,7 +34,7 @@ def main(port: int, path: str, argv: list[str]) -> None:
     child = os.fork()
     if child == 0:
         try:
-            leave()
+            leave(listener.fileno())
             forward(listener, path)
         finally:
             os._exit(1)
@@ -43,16 +43,21 @@ def main(port: int, path: str, argv: list[str]) -> None:
     become(argv)
 
 
-def leave() -> None:
-    """Be nobody's child, in no terminal's session, and hold nothing open that somebody waits to see closed."""
+def leave(kept: int) -> None:
+    """Be nobody's child, in no terminal's session, and hold nothing open that somebody waits to see closed.
+
+    Args:
+        kept: the one descriptor that stays open.
+    """
     os.setsid()
     if os.fork():
         os._exit(0)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    if nothing > 2:
-        os.close(nothing)
+    most = os.sysconf("SC_OPEN_MAX")
+    os.closerange(3, kept)
+    os.closerange(kept + 1, most)
     os.chdir("/")
 
 
