@@ -223,13 +223,15 @@ class _Reader:
         stages: list[Stage] = []
         while True:
             self._blank()
+            alone = False
             while (word := self._reserved()) in ("!", "time"):
+                alone = not stages
                 self._at += len(word)
                 self._blank()
                 if word == "time" and self._text.startswith("-p", self._at) and self._peek(3)[2:] in ("", *_META):
                     self._at += 2
                     self._blank()
-            if word == "" and not stages and self._peek() in ("", ";", "\n", "&", ")"):
+            if word == "" and alone and self._peek() in ("", ";", "\n", "&", ")"):
                 return Pipeline((), False, conditional)  # "time" and "!" alone
             stages.append(self._stage())
             self._blank()
@@ -251,8 +253,10 @@ class _Reader:
         self._spend()
         word = self._reserved()
         if self._peek() == "(":
-            if self._peek(2) == "((" and (parts := self._arithmetic(self._at + 2)) is not None:
-                return Group("calculation", (), (parts,), self._redirections())
+            start = self._at + 2
+            if self._peek(2) == "((" and (parts := self._arithmetic(start)) is not None:
+                also = self._commands_too(self._text[start : self._at - 2])
+                return Group("calculation", also, (parts,), self._redirections())
             self._at += 1
             return Group("subshell", (self._inner(")"),), (), self._redirections())
         match word:
@@ -285,6 +289,15 @@ class _Reader:
             case _ if word in _CLOSING - {"in", "]]"}:
                 raise Unreadable(f"{word!r} stands alone")
         return self._simple()
+
+    def _commands_too(self, text: str) -> tuple[Script, ...]:
+        """What other shells than bash find in two parentheses."""
+        try:
+            return (_Reader(text, self._depth, self._budget).whole(),)
+        except Unreadable as fault:
+            if fault.too_much:
+                raise
+            return ()
 
     def _if(self) -> Group:
         bodies: list[Script] = []

@@ -35,6 +35,7 @@ MOST_COMMANDS = 600
 MOST_STARTS = 12
 """Of programs that start programs that start programs."""
 _MOST_TURNS = 8
+_MOST_CALLS = 10
 _LONGEST_VALUE = 10_000
 _MOST_TEXT = 300_000
 """Characters of all the texts that are run as lines inside the line."""
@@ -102,7 +103,7 @@ class Walk:
         self._aliases: dict[str, str] = {}
         self._files: dict[str, str] = {}
         self._stdin = NO_INPUT
-        self._active: list[str] = []
+        self._active: list[Script] = []
         self._starts = 0
         self._guess = False
         self._texts = 0
@@ -168,6 +169,12 @@ class Walk:
                     self._script(group.bodies[0])
             case "group":
                 self._script(group.bodies[0])
+            case "calculation":
+                before, self._guess = self._guess, True
+                with self._apart():
+                    for body in group.bodies:
+                        self._script(body)
+                self._guess = before
             case "while" | "until" | "for":
                 if group.kind != "for" and _endless(group) and _starts_in_background(group.bodies[1]):
                     self._sign("destructive.fork-bomb", "a loop without end starts commands in the background")
@@ -203,7 +210,7 @@ class Walk:
             for name in set(self._variables) - {"HOME", "IFS"}:
                 del self._variables[name]
             self._cwd = None
-            self._call(function.name, function.body, None)
+            self._call(function.body, None)
 
     def _multiplies(self, name: str) -> bool:
         seen: set[tuple[str, bool]] = set()
@@ -219,10 +226,12 @@ class Walk:
                     waiting.append(step)
         return False
 
-    def _call(self, name: str, body: Script, arguments: tuple[Word, ...] | None) -> None:
-        if name in self._active or len(self._active) > 6:
+    def _call(self, body: Script, arguments: tuple[Word, ...] | None) -> None:
+        if any(body is active for active in self._active):
             return
-        self._active.append(name)
+        if len(self._active) >= _MOST_CALLS:
+            raise Unreadable(f"functions call functions more than {_MOST_CALLS} deep", too_much=True)
+        self._active.append(body)
         before = {key: value for key, value in self._variables.items() if key.isdigit() or key in "@*#"}
         for key in before:
             del self._variables[key]
@@ -467,7 +476,7 @@ class Walk:
                     with self._apart():
                         self._text(value)
         elif program in self._functions:
-            self._call(command.words[0].text, self._functions.get(command.words[0].text, ()), arguments)
+            self._call(self._functions.get(command.words[0].text, ()), arguments)
         elif program == "hash" and any(word.text == "-p" for word in arguments):
             options = Options(arguments, "p")
             for place in options.value("p"):

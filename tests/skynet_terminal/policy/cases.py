@@ -87,6 +87,7 @@ deny deny destructive | ls | rm -rf /
 deny deny destructive | ls & rm -rf /
 deny deny destructive | (rm -rf /)
 deny deny destructive | { rm -rf /; }
+deny deny destructive | sh -c '((rm -rf /))'
 deny deny destructive | if true; then rm -rf /; fi
 deny deny destructive | for i in 1; do rm -rf /; done
 deny deny destructive | for d in / /etc; do rm -rf $d; done
@@ -94,6 +95,7 @@ deny deny destructive | while true; do rm -rf /; done
 deny deny destructive | case x in x) rm -rf /;; esac
 deny deny destructive | f() { rm -rf /; }; f
 deny deny destructive | f() { rm -rf "$1"; }; f /
+deny deny destructive | f() { f() { f() { rm -rf /; }; f; }; f; }; f
 deny deny destructive | function f { "$@"; }; f rm -rf /
 deny deny destructive | alias ls='rm -rf /'
 deny deny destructive | alias x='rm -rf'; x /

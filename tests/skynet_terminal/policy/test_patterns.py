@@ -31,7 +31,9 @@ def test_matching(pattern: list[str], argv: list[str], fits: bool) -> None:
     assert ArgvPattern(tuple(pattern)).matches(argv) is fits
 
 
-@pytest.mark.parametrize("text", ["", "x", "{}", "[]", "[1]", '["*"]', '["**"]', '["a","**","b"]', '["a\\u0000"]', "null", "[" * 9999])
+@pytest.mark.parametrize(
+    "text", ["", "x", "{}", "[]", "[1]", '["*"]', '["**"]', '["a","**","b"]', '["a\\u0000"]', "null", "[" * 9999]
+)
 def test_texts_that_are_no_pattern(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         ArgvPattern.parse(text)

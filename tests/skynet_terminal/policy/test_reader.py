@@ -1,9 +1,4 @@
-import shutil
-import subprocess
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from skynet_terminal.policy.reader import Unreadable, read
 from skynet_terminal.policy.walk import Walk
@@ -39,7 +34,7 @@ def words(line: str) -> list[list[str]]:
         ("{ a; } > b", [["a"]]),
         ("a ${b:-$(c)}", [["c"], ["a", "\0"]]),
         ("a `b \\`c\\``", [["c"], ["b", "\0"], ["a", "\0"]]),
-        ("set -- x y; a \"$@\" $1", [["set", "--", "x", "y"], ["a", "x", "y", "x"]]),
+        ('set -- x y; a "$@" $1', [["set", "--", "x", "y"], ["a", "x", "y", "x"]]),
         ("x=1; false && x=2; a $x", [["false"], ["a", "\0"]]),
         ("(x=1); a ${x:-u}", [["a", "u"]]),
     ],
@@ -49,28 +44,33 @@ def test_lines(line: str, expected: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["'", '"', "`", "$(", "${", "${}", "(", ")", "a;;", "if a", "for", "case a", "{ a", "}", "a | ", "a &&", ">", "x=(", "[[ a", "fi"]
+    "line",
+    [
+        "'",
+        '"',
+        "`",
+        "$(",
+        "${",
+        "${}",
+        "(",
+        ")",
+        "a;;",
+        "if a",
+        "for",
+        "case a",
+        "{ a",
+        "}",
+        "a | ",
+        "a &&",
+        ">",
+        "x=(",
+        "[[ a",
+        "fi",
+    ],
 )
 def test_what_is_not_read(line: str) -> None:
     with pytest.raises(Unreadable):
         read(line)
-
-
-PIECES = st.sampled_from("a b 'c' \"d\" $x ; & && | || ( ) { } > < \n if then fi for in do done while $( ` ! # \\ << E".split(" "))
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here to compare with")
-@settings(max_examples=150, deadline=None)
-@given(st.lists(PIECES, max_size=12))
-def test_what_bash_takes_for_a_fault_is_one(pieces: list[str]) -> None:
-    """What is read to the end here is a line for bash too: nothing is made up."""
-    line = " ".join(pieces)
-    try:
-        read(line)
-    except Unreadable:
-        return
-    result = subprocess.run(["bash", "--norc", "-n", "-c", line], capture_output=True, text=True, timeout=40, check=False)
-    assert result.returncode == 0, result.stderr
 
 
 def test_a_second_reader_sees_no_other_commands() -> None:
