@@ -135,9 +135,7 @@ class ContainerEngine:
         yield from ("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes))
         yield from ("--ulimit", f"nofile={limits.open_files}:{limits.open_files}", "--ulimit", "core=0:0")
         yield from ("--ulimit", f"nproc={MOST_PROCESSES}:{MOST_PROCESSES}")
-        # podman would copy what the image has there.
-        own = ",notmpcopyup" if self.name == "podman" else ""
-        yield from ("--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_bytes}{own}")  # noqa: S108
+        yield from self._empty(f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_bytes}")  # noqa: S108
         yield from self._identity
         if self.name == "podman":
             yield from ("--read-only-tmpfs=false", "--http-proxy=false", "--security-opt", "label=disable")
@@ -155,10 +153,14 @@ class ContainerEngine:
                 if path != mount.source and path.is_relative_to(mount.source) and path.exists():
                     target = mount.target / path.relative_to(mount.source)
                     if path.is_dir():
-                        options += ("--tmpfs", f"{target}:ro,size=4096,mode=0555")
+                        options += self._empty(f"{target}:ro,size=4096,mode=0555")
                     else:
                         options += ("--mount", _mount(Mount(source=Path("/dev/null"), target=target)))
         return options
+
+    def _empty(self, directory: str) -> tuple[str, str]:
+        """The options for a directory in memory; podman would copy into it what is there."""
+        return ("--tmpfs", f"{directory},notmpcopyup" if self.name == "podman" else directory)
 
     async def _open(self, hosts: Sequence[str]) -> Door:
         if self._egress is None:

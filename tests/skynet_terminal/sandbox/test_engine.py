@@ -14,6 +14,7 @@ from skynet_terminal.sandbox.egress import EgressProxy
 from skynet_terminal.sandbox.engine import ContainerEngine, EngineName
 from tests.skynet_terminal.sandbox.contract import SandboxContract
 from tests.skynet_terminal.sandbox.running import Tasks, folder_of, run
+from tests.skynet_terminal.sandbox.test_egress import OK, World, fixed, serving
 from tests.support.programs import needs
 
 IMAGE = "localhost/skynet-contract:1"
@@ -147,6 +148,8 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
     for each in ("bin", "usr", "etc", "tmp", "work", "run", "proc", "dev", "sys", "var", "mnt"):
         (root / each).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
+    for each in ("lib", "lib64"):  # for programs of the machine, whose /usr a test mounts
+        (root / each).symlink_to(f"usr/{each}")
     shutil.copy(busybox, root / "bin/busybox")
     (root / "etc/passwd").write_text("skynet:x:1000:1000::/work:/bin/sh\n")
     for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
@@ -184,3 +187,36 @@ class TestPodman(SandboxContract):
         ended = await run(ContainerEngine("podman", "localhost/missing:1", environ=environ), profile, ["true"])
         assert ended.status == 125
         assert "localhost/missing:1" in ended.stderr
+
+    async def test_a_directory_that_is_not_to_be_seen(
+        self, environ: Mapping[str, str], profile: Profile, tmp_path: Path
+    ) -> None:
+        """BA-100: what is in it is not copied to what hides it either."""
+        for name in ("project/.ssh", "project/state"):
+            (tmp_path / name).mkdir(parents=True)
+            (tmp_path / name / "key").write_text("s3cr3t")
+        mount = Mount(source=tmp_path / "project", target=PurePosixPath("/mnt/project"))
+        sandbox = ContainerEngine("podman", IMAGE, environ=environ, hidden=[tmp_path / "project" / "state"])
+        mine = Profile(folder=profile.folder, mounts=(mount,))
+        ended = await run(
+            sandbox, mine, ["sh", "-c", "cd /mnt/project; ls -A . .ssh state; grep -r s3cr3t .; echo end"]
+        )
+        assert ended.stdout.split() == [".:", ".ssh", "state", ".ssh:", "state:", "end"]
+
+    async def test_hosts(self, environ: Mapping[str, str], profile: Profile, tmp_path: Path) -> None:
+        """The machine's own Python stands for that of an image."""
+        async with Tasks() as tasks:
+            world = World(tasks, tmp_path / "egress")
+            sandbox = ContainerEngine("podman", IMAGE, environ=environ, egress=world.make())
+            usr = tuple(
+                Mount(source=Path(f"/usr/{each}"), target=PurePosixPath(f"/usr/{each}")) for each in ("bin", "lib")
+            )
+            usr += (Mount(source=Path("/usr/lib64"), target=PurePosixPath("/usr/lib64")),)
+            async with serving(fixed(OK)) as port:
+                mine = Profile(folder=profile.folder, mounts=usr, hosts=(f"good.example:{port}",))
+                script = f"wget -q -O - http://good.example:{port}/; wget -O - http://evil.example/; exit 7"
+                ended = await run(sandbox, mine, ["sh", "-c", script])
+            assert (ended.stdout, ended.status) == ("ok", 7), ended.stderr
+            assert "403 Forbidden" in ended.stderr
+            assert not list(world.directory.iterdir())
+            await world.proxy.close()
