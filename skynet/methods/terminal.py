@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import binascii
 from base64 import b64decode
 from typing import TypeVar
 
@@ -238,5 +237,5 @@ def _typed(params: TerminalWriteParams) -> bytes:
         return params.data.encode("utf-8", "replace")
     try:
         return b64decode(str(params.data_base64), validate=True)
-    except binascii.Error as exc:
+    except ValueError as exc:
         raise invalid_params("terminal.write", "at /dataBase64: must be base64") from exc
