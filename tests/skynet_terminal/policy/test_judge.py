@@ -240,7 +240,6 @@ NEUTRAL = st.sampled_from(
         "f() {{ {}; }}; f",
         "echo $( {} )",
         'echo "a `{}`"',
-        "x=1 {}",
         "\n{}\n",
         "cat <( {} )",
         "while {}; do ls; done",
@@ -286,7 +285,7 @@ def disguised(draw: st.DrawFn) -> str:
     for _ in range(draw(st.integers(0, 3))):
         form = draw(NEUTRAL)
         quoted = "'" + text.replace("'", "'\\''") + "'"
-        if "END" in text and "END" in form:
+        if "END" in text:
             continue
         text = form.format(text, quoted=quoted)
     return text
