@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from skynet.config import Config
 from skynet.config.schema import MountConfig, TerminalConfig
+from skynet.config.terminal_checks import is_there
 from skynet.gateway.auth import Note
 from skynet.gateway.command_desk import CommandDesk, Surroundings
 from skynet.gateway.command_gate import LEVELS, Approver, ByHand, CommandGate, Policy
@@ -162,8 +163,8 @@ def _mounts(terminal: TerminalConfig, hidden: Sequence[Path]) -> Callable[[UserI
         return lambda user_id, role: ()
     from skynet_terminal.sandbox.mounts import check_mounts
 
-    mounts = check_mounts(terminal.mounts, hidden=hidden)
-    seen = list(zip(terminal.mounts, mounts, strict=True))
+    there = [mount for mount in terminal.mounts if is_there(mount)]
+    seen = list(zip(there, check_mounts(there, hidden=hidden), strict=True))
 
     def of(user_id: UserId, role: Role) -> Sequence[Mount]:
         return [mount for configured, mount in seen if _sees(configured, user_id, role)]

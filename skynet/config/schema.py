@@ -511,7 +511,7 @@ class HostsConfig(Section, frozen=True, kw_only=True):
     """``[terminal.hosts]``: what commands reach of the network, which is nothing unless it stands here."""
 
     admin: tuple[str, ...] = ()
-    """Hosts for admins' commands: ``pypi.org``, ``*.github.com`` for those below a name, ``*`` for every public one.
+    """Hosts for admins' commands: ``wttr.in``, ``*.wikipedia.org`` for those below a name, ``*`` for every public one.
     Addresses of this machine and of private networks are never reached. Default none."""
 
     user: tuple[str, ...] = ()

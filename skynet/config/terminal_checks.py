@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 from skynet.config.problems import KeyPath, ProblemKind, Report, quoted
-from skynet.config.schema import Config, TerminalConfig
+from skynet.config.schema import Config, MountConfig, TerminalConfig
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _ROLES = ("role:admin", "role:user")
@@ -38,6 +40,12 @@ def check_terminal(config: Config, report: Report) -> None:
             report.bad_value(("terminal", "blocked", index), quoted(words), "the first words of a command")
 
 
+def is_there(mount: MountConfig) -> bool:
+    """Whether there is something to mount, or no name for it. A disk that is not plugged in stops nothing."""
+    source = Path(mount.source)
+    return not source.is_absolute() or os.path.lexists(source)
+
+
 def _check_hosts(terminal: TerminalConfig, report: Report) -> None:
     from skynet_terminal.sandbox.egress_hosts import HostRules
 
@@ -59,10 +67,13 @@ def _check_mounts(config: Config, report: Report) -> None:
         for place, word in enumerate(mount.people):
             if word.startswith("role:") and word not in _ROLES:
                 report.bad_value((*path, "people", place), quoted(word), f"the id of a person, or {', '.join(_ROLES)}")
+        if not is_there(mount):
+            report.warnings.append(f"terminal.mounts[{index}].source: {mount.source} is not there, and is left out")
+    there = [index for index, mount in enumerate(mounts) if is_there(mount)]
     try:
-        check_mounts(mounts, hidden=[config.home])
+        check_mounts([mounts[index] for index in there], hidden=[config.home])
     except MountRefused as exc:
         key, _, reason = str(exc).partition(": ")
         found = re.fullmatch(r"terminal\.mounts\[(\d+)\]\.(\w+)", key)
-        path = ("terminal", "mounts", int(found[1]), found[2]) if found else ("terminal", "mounts")
+        path = ("terminal", "mounts", there[int(found[1])], found[2]) if found else ("terminal", "mounts")
         report.add(ProblemKind.BAD_VALUE, f"cannot be used: {reason}", path=path, allowed="see docs/sandbox.md")

@@ -73,3 +73,12 @@ people = ["role:user"]
 def test_nothing_that_holds_commands_is_warned_about(tmp_path: Path) -> None:
     (warning,) = problems(tmp_path, '[terminal]\nsandbox = "none"')
     assert "terminal.sandbox" in warning
+
+
+def test_a_disk_that_is_not_plugged_in_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    text = f'[[terminal.mounts]]\nsource = "{tmp_path / "gone"}"\n[[terminal.mounts]]\nsource = "{tmp_path / "there"}"'
+    (warning,) = problems(tmp_path, text)
+    assert "terminal.mounts[0].source" in warning
+    found = problems(tmp_path, text.replace(str(tmp_path / "there"), "/etc"))
+    assert any("terminal.mounts[1].source" in problem for problem in found), found

@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from skynet.gateway.command_desk import CommandDesk
 from skynet.places import Places
 from skynet.tools import Remembered, built_in_tools
 from skynet_agent.messages import ImageBlock, TextBlock, ToolCallBlock
@@ -104,7 +106,9 @@ def world(tmp_path: Path, shared: Path) -> World:
         history=TranscriptSearch(database),
         record=record,
     )
-    tools = built_in_tools(places=places, workspace=workspace, remembered=remembered)
+    tools = built_in_tools(
+        places=places, workspace=workspace, commands=cast(CommandDesk, object()), remembered=remembered
+    )
     toolbox = Toolbox(tools, permits=lambda context, tool: None)
     return World(home, workspace, places, toolbox, database, remembered, recorded)
 
