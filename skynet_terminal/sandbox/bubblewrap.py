@@ -24,7 +24,7 @@ DEATH_S = 2.0
 """So long ``release`` waits for what was killed."""
 SHARED_MEMORY_BYTES = 64 * 1024**2
 """``/dev/shm``, beside the ``/tmp`` of the profile."""
-NICENESS = 10
+NICENESS = 5
 """Of commands: a gateway that hundreds of them leave no time could not end them."""
 _PIECE_BYTES = 4096
 KILLED_FIRST = 500
