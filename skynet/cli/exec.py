@@ -6,12 +6,13 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from skynet.cli.client import RequestFailed, open_client
+from skynet.cli.client import Event, RequestFailed, open_client
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.output import is_terminal, print_json, print_notice, printable
 from skynet.cli.target import NO_OPTIONS, Options, find_target
@@ -51,9 +52,10 @@ async def execute(
     if node:
         params |= {"host": "node", "node": node}
     async with open_client(find_target(options)) as client:
+        client.listen(partial(tell_of_question, params["command"]))
         try:
             if background:
-                job = (await client.request("terminal.exec_bg", params))["job"]
+                job = (await client.request("terminal.exec_bg", params, timeout_s=None))["job"]
             else:  # somebody may have to allow it first: the gateway says when that has taken too long
                 result = await client.request("terminal.exec", params | {"raw": True}, timeout_s=None)
         except RequestFailed as exc:
@@ -80,6 +82,12 @@ def command_line(words: Sequence[str]) -> str:
     if not line.strip():
         raise CliError("no command was given", exit_code=Exit.USAGE, code="usage", hint="skynet exec 'ls | wc -l'")
     return line
+
+
+def tell_of_question(command: str, event: Event) -> None:
+    """Say that the command waits for a yes that this person can give."""
+    if event.name == "exec.approval.requested" and event.payload["request"].get("command") == command:
+        print_notice(f"[waiting for a yes: skynet approvals allow {event.payload['id']}]")
 
 
 def refused(error: RequestFailed) -> CliError:
