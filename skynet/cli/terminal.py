@@ -17,7 +17,7 @@ from skynet.cli.errors import CliError, Exit
 from skynet.cli.exec import Directory, exit_code, refused
 from skynet.cli.output import ago, print_json, print_notice, print_table
 from skynet.cli.target import NO_OPTIONS, Options, find_target
-from skynet.cli.tty import Tty, detach_key, raw_tty, require_tty
+from skynet.cli.tty import Tty, detach_key, raw_tty, require_tty, tty_size
 from skynet.supervisor import Supervisor
 from skynet_memory.ids import now_ms
 
@@ -98,9 +98,10 @@ class _Session:
         self._id = ""
 
     async def hold_new(self, params: dict[str, Any]) -> int:
+        columns, rows = tty_size()
+        # Not in a raw terminal yet: somebody may have to allow it first, and Ctrl-C gives that up
+        terminal = await _created(self._client, {**params, "cols": columns, "rows": rows})
         with raw_tty() as own:
-            columns, rows = own.size()
-            terminal = await _created(self._client, {**params, "cols": columns, "rows": rows})
             code = await self._run(own, terminal)
         return self._told(code)
 
@@ -150,7 +151,7 @@ class _Session:
             own.news.clear()
             if own.resized:
                 own.resized = False
-                columns, rows = own.size()
+                columns, rows = tty_size()
                 await self._ask(own, "terminal.resize", {"cols": columns, "rows": rows})
             typed, key, _ = own.take().partition(self._leave) if self._leave else (own.take(), b"", b"")
             for start in range(0, len(typed), WRITE_BYTES):

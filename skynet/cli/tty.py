@@ -35,11 +35,6 @@ class Tty:
         self._modes = ScreenModes()
         self._reading = False
 
-    def size(self) -> tuple[int, int]:
-        """Columns and rows."""
-        size = os.get_terminal_size(self._output)
-        return max(1, min(1000, size.columns)), max(1, min(1000, size.lines))
-
     def read(self) -> None:
         """Take what is typed from now on."""
         if not self._reading:
@@ -139,6 +134,12 @@ def require_tty() -> None:
         raise CliError(
             "this needs a terminal", exit_code=Exit.USAGE, code="no_terminal", hint="use: skynet exec COMMAND"
         )
+
+
+def tty_size() -> tuple[int, int]:
+    """Columns and rows, of those that a terminal can have."""
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return max(1, min(1000, size.columns)), max(1, min(1000, size.lines))
 
 
 def detach_key(text: str) -> bytes:
