@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
 from skynet.gateway.approvals import ToolDecision
@@ -14,6 +15,7 @@ from skynet_agent.tools import ToolContext
 from skynet_memory.ids import Role, SessionKey, UserId
 from skynet_terminal.errors import CommandBlocked
 from skynet_terminal.policy.base import Level, Verdict
+from skynet_terminal.sandbox import WORK
 from skynet_users.errors import Forbidden
 from skynet_users.people import User
 from skynet_users.permissions import Permission
@@ -181,14 +183,14 @@ class CommandGate:
     ) -> ExecDecision:
         if not is_confined and stance.host != "node" and context.role is not Role.ADMIN:
             raise CommandBlocked(*NO_SANDBOX)
-        verdict = self._policy().judge(command, LEVELS[context.role])
+        verdict = self._judge(command, cwd, LEVELS[context.role])
         if verdict.decision == "deny":
             raise CommandBlocked(verdict.rule, verdict.reason)
         if reason := await self._approver.forbids():
             raise CommandBlocked("house.deny", reason)
         if stance.security == "deny":
             raise CommandBlocked("session.deny", "commands are switched off in this conversation")
-        rule, reason = self._question(command, stance, verdict, await self._approver.house())
+        rule, reason = self._question(command, cwd, stance, verdict, await self._approver.house())
         if not rule or (stance.trusts_all and not rule.startswith("house.")):
             return None
         if not rule.endswith(".always") and await self._approver.allows(
@@ -196,7 +198,7 @@ class CommandGate:
         ):
             return "allow-always"
         if stance.ask == "off":
-            raise CommandBlocked(rule, f"{reason}, and nobody is asked in this conversation")
+            raise CommandBlocked(rule, f"{reason}; nobody is asked in this conversation")
         decision = await self._approver.ask(
             user,
             ExecQuestion(
@@ -213,28 +215,36 @@ class CommandGate:
             ),
         )
         if decision is None:
-            raise CommandBlocked(rule, f"{reason}: it needs a yes, which was asked for and has not come")
+            raise CommandBlocked(rule, f"{reason}; it was asked for and has not come")
         if decision == "deny":
-            raise CommandBlocked(rule, f"{reason}, and it was not allowed")
+            raise CommandBlocked(rule, f"{reason}; it was not allowed")
         # Whoever waited may have lost the right meanwhile
         await self.person(context)
         return decision
 
-    def _question(self, command: str, stance: Stance, verdict: Verdict, house: House) -> tuple[str, str]:
+    def _question(self, command: str, cwd: str, stance: Stance, verdict: Verdict, house: House) -> tuple[str, str]:
         """The rule by which somebody has to be asked, and why; "" if nobody has to."""
         if house.ask == "always":
-            return "house.always", "the house has every command asked about"
+            return "house.always", "every command needs a yes here"
         if stance.ask == "always":
-            return "session.always", "every command of this conversation is asked about"
+            return "session.always", "every command of this conversation needs a yes"
         if house.security == "allowlist":
-            return "house.allowlist", "it is not among the commands that the house lets run"
+            return "house.allowlist", "it is not among the commands that the house lets run, and needs a yes"
         if verdict.decision == "ask":
             return verdict.rule, verdict.reason
         if stance.security == "allowlist":
-            return "session.allowlist", "it is not among the commands that were allowed for good"
-        if stance.host != "sandbox" and self._policy().judge(command, Level.STRICT).decision != "allow":
-            return "sandbox.outside", "it runs outside of the sandbox"
+            return "session.allowlist", "it is not among the commands that were allowed for good, and needs a yes"
+        if stance.host != "sandbox" and self._judge(command, cwd, Level.STRICT).decision != "allow":
+            return "sandbox.outside", "it runs outside of the sandbox, which needs a yes"
         return "", ""
+
+    def _judge(self, command: str, cwd: str, level: Level) -> Verdict:
+        """Of the command where it is run: ``rm -rf x`` is another thing in another place."""
+        if cwd in ("", str(WORK)):
+            return self._policy().judge(command, level)
+        verdict = self._policy().judge(f"cd {shlex.quote(cwd)} && {command}", level)
+        commands = tuple(argv for argv in verdict.commands if argv != ("cd", cwd))
+        return replace(verdict, commands=commands)
 
     def _tell(self, user: User, blocked: CommandBlocked) -> None:
         log.warning("blocked a command of %s by rule %s", user.id, blocked.rule, extra={"user_id": user.id})

@@ -109,10 +109,7 @@ class CommandPolicy:
         if storable and worst.decision == "ask":
             argvs = [_outermost(finding.command) for finding in asked if finding.command is not None]
             commands = tuple(dict.fromkeys(argv for argv in argvs if argv is not None))
-        verb = "refused" if worst.decision == "deny" else "to be asked"
-        reason = f"{worst.part} is {verb}: it {worst.rule.reason}."
-        if worst.rule.own:
-            reason = f"{worst.part} {worst.rule.reason}."
+        reason = f"{worst.part} {worst.rule.reason}" if worst.rule.own else _reason(worst)
         return Verdict(decision=worst.decision, rule=worst.rule.id, reason=reason, commands=commands)
 
     def _of_command(self, command: Command, level: Level) -> Iterator[_Finding]:
@@ -160,8 +157,12 @@ def _finding(rule_id: str, part: str, level: Level) -> _Finding:
 
 def _only(rule_id: str, part: str, level: Level) -> Verdict:
     finding = _finding(rule_id, part, level)
-    verb = "refused" if finding.decision == "deny" else "to be asked"
-    return Verdict(decision=finding.decision, rule=rule_id, reason=f"{part} is {verb}: it {finding.rule.reason}.")
+    return Verdict(decision=finding.decision, rule=rule_id, reason=_reason(finding))
+
+
+def _reason(finding: _Finding) -> str:
+    verb = "is refused" if finding.decision == "deny" else "needs a yes"
+    return f"{finding.part} {verb}, as it {finding.rule.reason}"
 
 
 def _outermost(command: Command) -> tuple[str, ...] | None:

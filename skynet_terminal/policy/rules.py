@@ -27,7 +27,7 @@ class Rule:
 
     id: str
     reason: str
-    """Ends the sentence "<part> ..."."""
+    """Ends the sentence "<part> is refused, as it …"; of somebody's own "<part> …". Without a full stop."""
     strict: Decision = "deny"
     standard: Decision = "deny"
     trusted: Decision = "ask"
