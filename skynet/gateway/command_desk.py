@@ -27,7 +27,7 @@ from skynet_terminal.commands import CommandResult, OnOutput, run_command
 from skynet_terminal.errors import BadDirectory, CommandBlocked
 from skynet_terminal.jobs import Job, Jobs
 from skynet_terminal.pty import Terminal
-from skynet_terminal.sandbox import WORK, Launch, Limits, Mount, Profile, Sandbox
+from skynet_terminal.sandbox import HOME_INSIDE, Launch, Limits, Mount, Profile, Sandbox
 from skynet_terminal.sandbox.unconfined import Unconfined
 from skynet_terminal.shells import Shells
 from skynet_terminal.terminals import Terminals
@@ -55,8 +55,8 @@ class Surroundings:
 class ExecRequest:
     """A command to run to its end.
 
-    ``cwd`` is relative to the person's folder, or as commands see it: below ``/work`` or a mount. ``host`` and ``node``
-    empty: as the conversation has it. ``timeout_s`` None: the configured one.
+    ``cwd`` is relative to the person's folder, or as commands see it: below ``/files`` or a mount. ``host`` None and
+    ``node`` empty: as the conversation has it. ``timeout_s`` None: the configured one.
     """
 
     command: str
@@ -323,15 +323,15 @@ class CommandDesk:
             mounts = self._surroundings.mounts(context.owner, context.role)
             if any(path.is_relative_to(mount.target) for mount in mounts):
                 return path
-            if not path.is_relative_to(WORK):
-                raise BadDirectory(cwd, f"commands see {WORK}, which is the person's folder, and what is mounted")
-            path = path.relative_to(WORK)
+            if not path.is_relative_to(HOME_INSIDE):
+                raise BadDirectory(cwd, f"commands see {HOME_INSIDE}, the person's folder, and what is mounted")
+            path = path.relative_to(HOME_INSIDE)
         try:
             real = await asyncio.to_thread(self._places.directory, context, str(path) if path.parts else "")
         except ToolFailed as exc:
             raise BadDirectory(cwd, str(exc)) from exc
         with suppress(ValueError):
-            return WORK / real.relative_to(self._folder_of(context))
+            return HOME_INSIDE / real.relative_to(self._folder_of(context))
         raise BadDirectory(cwd, "it leads out of the person's folder")
 
 

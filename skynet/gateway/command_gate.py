@@ -15,7 +15,7 @@ from skynet_agent.tools import ToolContext
 from skynet_memory.ids import Role, SessionKey, UserId
 from skynet_terminal.errors import CommandBlocked
 from skynet_terminal.policy.base import Level, Verdict
-from skynet_terminal.sandbox import WORK
+from skynet_terminal.sandbox import HOME_INSIDE
 from skynet_users.errors import Forbidden
 from skynet_users.people import User
 from skynet_users.permissions import Permission
@@ -240,7 +240,7 @@ class CommandGate:
 
     def _judge(self, command: str, cwd: str, level: Level) -> Verdict:
         """Of the command where it is run: ``rm -rf x`` is another thing in another place."""
-        if cwd in ("", str(WORK)):
+        if cwd in ("", str(HOME_INSIDE)):
             return self._policy().judge(command, level)
         verdict = self._policy().judge(f"cd {shlex.quote(cwd)} && {command}", level)
         commands = tuple(argv for argv in verdict.commands if argv != ("cd", cwd))

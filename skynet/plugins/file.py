@@ -46,7 +46,7 @@ class PluginFile(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON schema (2020-12) of type object; by default there are none."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     files: Files = "none"
-    """What it sees of the folder of whoever asks, as ``/work``."""
+    """What it sees of the folder of whoever asks, as ``/files``."""
     hosts: tuple[str, ...] = ()
     """What it can reach of the network."""
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from skynet.plugins.folders import Plugin
 from skynet_terminal.processes import OUTPUT_BYTES, Ended, Output, run_program, running
-from skynet_terminal.sandbox import WORK, Limits, Mount, Profile, Sandbox
+from skynet_terminal.sandbox import HOME_INSIDE, Limits, Mount, Profile, Sandbox
 
 PLUGIN = PurePosixPath("/plugin")
 """A plugin's folder, as its program sees it in the sandbox."""
@@ -31,7 +31,7 @@ class PluginRunner:
     Args:
         sandbox: the one of commands. It raises ``SandboxUnavailable`` where none works: then no plugin runs. One that
             is ``none`` has to be configured; then they run as the gateway's own user.
-        nothing: an empty directory, which plugins that ask for no files see as :data:`WORK`. It is made.
+        nothing: an empty directory, which plugins that ask for no files see as :data:`HOME_INSIDE`. It is made.
     """
 
     def __init__(self, sandbox: Callable[[], Awaitable[Sandbox]], *, nothing: Path, limits: Limits) -> None:
@@ -82,7 +82,7 @@ class PluginRunner:
             files.mkdir(mode=0o700, parents=True, exist_ok=True)
         if plugin.files != "write":
             # Over the folder of the profile, which is there to be written.
-            mounts.append(Mount(source=files if plugin.files == "read" else self._nothing, target=WORK))
+            mounts.append(Mount(source=files if plugin.files == "read" else self._nothing, target=HOME_INSIDE))
         return Profile(
             folder=files if plugin.files == "write" else self._nothing,
             mounts=tuple(mounts),

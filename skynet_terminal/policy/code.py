@@ -104,7 +104,7 @@ def look(code: str) -> Iterator[Call | Text | Sign]:
         if re.search(r"expanduser|Path\.home|homedir|\bHOME\b", code) and re.search(
             r"rmtree|rm_rf|rmSync|rm_r\b", code
         ):
-            yield Call((Word("rm"), Word("-rf"), Word("/work")))
+            yield Call((Word("rm"), Word("-rf"), Word("/files")))
     for literal in literals:
         if "/" in literal or "." in literal:
             # opened, one way or another: the paths decide

@@ -31,7 +31,7 @@ BENEATH = "\1"
 MOST_WORDS = 512
 """Of one brace expansion."""
 
-HOME = "/work"
+HOME = "/files"
 _IFS = " \t\n"
 
 

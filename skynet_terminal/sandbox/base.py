@@ -1,7 +1,6 @@
 """What a sandbox is, whichever program it is made with.
 
-A command sees the directory :data:`WORK`, which is its person's folder, the mounts of its profile and a read-only
-system. It has no network but what ``Profile.hosts`` names, an environment of its own, and limits.
+A command sees the directory :data:`HOME_INSIDE`, its person's folder, the mounts of its profile and a read-only system. It has no network but what ``Profile.hosts`` names, an environment of its own, and limits.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-WORK = PurePosixPath("/work")
+HOME_INSIDE = PurePosixPath("/files")
 """The person's folder as commands see it: home and first working directory."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SANDBOX_UID = 1000
@@ -51,7 +50,7 @@ class Profile:
     """What one person's commands get."""
 
     folder: Path
-    """The person's folder on the machine, writable as :data:`WORK`. It exists."""
+    """The person's folder on the machine, writable as :data:`HOME_INSIDE`. It exists."""
     mounts: tuple[Mount, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables beyond those that every command has (``PATH``, ``HOME``, ``LANG``, ``TERM``, ``USER``, ``SHELL``)."""
@@ -113,7 +112,7 @@ class Sandbox(Protocol):
         """``bubblewrap``, ``podman``, ``docker`` or ``none``."""
 
     async def prepare(
-        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = WORK, tty: bool = False
+        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = HOME_INSIDE, tty: bool = False
     ) -> Launch:
         """
         Args:

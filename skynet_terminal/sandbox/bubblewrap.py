@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from skynet_terminal.errors import SandboxUnavailable
-from skynet_terminal.sandbox.base import PATH, SANDBOX_UID, WORK, Limits, Mount, Profile
+from skynet_terminal.sandbox.base import HOME_INSIDE, PATH, SANDBOX_UID, Limits, Mount, Profile
 from skynet_terminal.sandbox.mounts import blocked_within
 from skynet_terminal.sandbox.process_tree import children_of
 from skynet_terminal.sandbox.seccomp import seccomp_filter
@@ -113,7 +113,7 @@ class Bubblewrap:
         return bool(self._system.devices) or not self._system.shares_devices
 
     async def prepare(
-        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = WORK, tty: bool = False
+        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = HOME_INSIDE, tty: bool = False
     ) -> BubblewrapLaunch:
         """As ``Sandbox.prepare``. With hosts it has a way out of its own for as long as the launch lives."""
         try:
@@ -214,7 +214,7 @@ class Bubblewrap:
         yield from ("--size", str(profile.limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108
         yield from ("--dir", "/run/lock", "--dir", "/var/lib", "--dir", "/var/log", "--dir", "/var/cache")
         yield from ("--symlink", "/tmp", "/var/tmp", "--symlink", "/run", "/var/run")  # noqa: S108
-        yield from ("--bind", str(profile.folder), str(WORK))
+        yield from ("--bind", str(profile.folder), str(HOME_INSIDE))
         for mount in (*profile.mounts, *(door.mounts if door is not None else ())):
             yield from ("--bind" if mount.writable else "--ro-bind", str(mount.source), str(mount.target))
         yield from masked
@@ -223,7 +223,7 @@ class Bubblewrap:
     def _variables(self, profile: Profile, door: Door | None) -> Iterator[str]:
         variables = {
             "PATH": PATH,
-            "HOME": str(WORK),
+            "HOME": str(HOME_INSIDE),
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
             "USER": USER,

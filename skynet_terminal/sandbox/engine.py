@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 from skynet_terminal.errors import SandboxUnavailable
-from skynet_terminal.sandbox.base import PATH, SANDBOX_UID, WORK, Limits, Mount, Profile
+from skynet_terminal.sandbox.base import HOME_INSIDE, PATH, SANDBOX_UID, Limits, Mount, Profile
 from skynet_terminal.sandbox.bubblewrap import Door, Egress
 from skynet_terminal.sandbox.mounts import blocked_within
 
@@ -92,7 +92,7 @@ class ContainerEngine:
         self._identity: Sequence[str] = ()
 
     async def prepare(
-        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = WORK, tty: bool = False
+        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = HOME_INSIDE, tty: bool = False
     ) -> ContainerLaunch:
         """As ``Sandbox.prepare``. With hosts it has a way out of its own for as long as the launch lives."""
         program = shutil.which(self.name, path=PATH)
@@ -114,7 +114,7 @@ class ContainerEngine:
         inner = [*door.argv_prefix(argv)] if door is not None else [*argv]
         script = _SCRIPT.format(variables=_VARIABLES, limits=_ulimits(profile.limits))
         mounts = [
-            Mount(source=profile.folder, target=WORK, writable=True),
+            Mount(source=profile.folder, target=HOME_INSIDE, writable=True),
             *profile.mounts,
             *(door.mounts if door is not None else ()),
             Mount(source=variables, target=_VARIABLES),
@@ -279,7 +279,7 @@ def _identity(name: EngineName, program: str, env: Mapping[str, str]) -> Sequenc
 def _variables(profile: Profile, door: Door | None) -> Mapping[str, str]:
     variables = {
         "PATH": PATH,
-        "HOME": str(WORK),
+        "HOME": str(HOME_INSIDE),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
         "USER": "skynet",

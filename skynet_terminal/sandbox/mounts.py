@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from skynet_terminal.sandbox.base import WORK, Mount
+from skynet_terminal.sandbox.base import HOME_INSIDE, Mount
 
 BLOCKED_NAMES = (
     ".aws",
@@ -87,7 +87,7 @@ _NO_TARGETS = (
     "/run",
     "/sbin",
 )
-_NO_TARGETS_EITHER = ("/sys", "/tmp", "/usr", "/var", str(WORK))  # noqa: S108
+_NO_TARGETS_EITHER = ("/sys", "/tmp", "/usr", "/var", str(HOME_INSIDE))  # noqa: S108
 _MOST_ENTRIES = 20_000
 _DEEPEST = 4
 _LIBRARY = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "site-packages", "target"})

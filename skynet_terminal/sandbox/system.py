@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from skynet_terminal.sandbox.base import SANDBOX_UID, WORK
+from skynet_terminal.sandbox.base import HOME_INSIDE, SANDBOX_UID
 
 HOSTNAME = "skynet"
 USER = "skynet"
@@ -75,7 +75,7 @@ _GENERATED = {
     "hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\nrpc: files\n",
     "passwd": (
-        f"{USER}:x:{SANDBOX_UID}:{SANDBOX_UID}::{WORK}:/bin/bash\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
+        f"{USER}:x:{SANDBOX_UID}:{SANDBOX_UID}::{HOME_INSIDE}:/bin/bash\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
     ),
     "resolv.conf": "",
 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from skynet_terminal.sandbox.base import PATH, WORK, Profile
+from skynet_terminal.sandbox.base import HOME_INSIDE, PATH, Profile
 
 # The shell sets the limits, since code between fork and exec is not safe in a process with threads (preexec_fn).
 _LIMITED = (
@@ -18,15 +18,15 @@ _LIMITED = (
 
 
 class Unconfined:
-    """The sandbox that is none. :data:`WORK` is the person's folder under its real name."""
+    """The sandbox that is none. :data:`HOME_INSIDE` is the person's folder under its real name."""
 
     name = "none"
 
     async def prepare(
-        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = WORK, tty: bool = False
+        self, profile: Profile, argv: Sequence[str], *, cwd: PurePosixPath = HOME_INSIDE, tty: bool = False
     ) -> UnconfinedLaunch:
-        """As ``Sandbox.prepare``; outside of :data:`WORK` a ``cwd`` is the machine's."""
-        directory = profile.folder / cwd.relative_to(WORK) if cwd.is_relative_to(WORK) else Path(cwd)
+        """As ``Sandbox.prepare``; outside of :data:`HOME_INSIDE` a ``cwd`` is the machine's."""
+        directory = profile.folder / cwd.relative_to(HOME_INSIDE) if cwd.is_relative_to(HOME_INSIDE) else Path(cwd)
         limits = profile.limits
         script = _LIMITED.format(
             open_files=limits.open_files, cpu_s=limits.cpu_s, file_blocks=max(1, limits.file_bytes // 512)

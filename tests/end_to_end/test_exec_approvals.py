@@ -29,7 +29,7 @@ from tests.support.programs import needs
 UNKNOWN = r"^unknown approval id$"
 ADMIN_DECIDES = '[terminal.approver]\nuser = "admin"\n'
 REMOVE = ExecQuestion(
-    command="rm -r build", commands=(("rm", "-r", "build"),), cwd="/work", rule="r", reason="it removes"
+    command="rm -r build", commands=(("rm", "-r", "build"),), cwd="/files", rule="r", reason="it removes"
 )
 
 

@@ -194,7 +194,7 @@ async def test_it_sees_nothing_of_the_gateway(
 
 async def test_it_sees_nothing_of_people(client: WireClient, tmp_path: Path) -> None:
     """W11."""
-    drop(tmp_path, "look", f"ls {tmp_path} /work 2>&1; cat {tmp_path}/skynet.db 2>&1; tail -n +3 /proc/net/dev")
+    drop(tmp_path, "look", f"ls {tmp_path} /files 2>&1; cat {tmp_path}/skynet.db 2>&1; tail -n +3 /proc/net/dev")
     await answer(client, tool("write_file", path="diary", content="mine"))
     said = await answer(client, tool("look"))
     assert said.count("No such file or directory") == 2
@@ -224,7 +224,7 @@ async def test_what_others_can_write_is_no_tool(client: WireClient, models: Mode
 async def test_children_run_none(
     gateway: RunningGateway, client: WireClient, models: ModelServer, tmp_path: Path
 ) -> None:
-    drop(tmp_path, "mark", "echo ran >>/work/marks; cat /work/marks", 'files = "write"\n')
+    drop(tmp_path, "mark", "echo ran >>/files/marks; cat /files/marks", 'files = "write"\n')
     _, child_token = await add_person(gateway, Role.CHILD)
     _, user_token = await add_person(gateway, Role.USER)
     async with gateway.client(token=child_token) as child:

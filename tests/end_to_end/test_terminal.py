@@ -88,10 +88,10 @@ async def test_a_command(client: WireClient, gateway: RunningGateway, tmp_path: 
     }
     assert sorted(result["output"].split()) == ["rot", "war"]
     folder = files_of(tmp_path, await owner_of(gateway))
-    assert (folder / "here").read_text() == "/work\n"
+    assert (folder / "here").read_text() == "/files\n"
     (folder / "sub").mkdir()
-    for cwd in ("sub", "/work/sub"):
-        assert (await client.call("terminal.exec", {"command": "pwd", "cwd": cwd}))["stdout"] == "/work/sub\n"
+    for cwd in ("sub", "/files/sub"):
+        assert (await client.call("terminal.exec", {"command": "pwd", "cwd": cwd}))["stdout"] == "/files/sub\n"
     for cwd in ("../..", "/etc/..", "/root", "nowhere"):
         error = await refusal(client, "terminal.exec", {"command": "pwd", "cwd": cwd})
         assert (error["code"], error["details"]["code"]) == ("INVALID_REQUEST", "INVALID_PARAMS"), error
@@ -153,7 +153,7 @@ async def test_nothing_skips_the_rules(client: WireClient) -> None:
     error = await refusal(client, "terminal.exec", {"command": "echo ok; rm -rf ~"})
     assert error["details"]["code"] == "COMMAND_BLOCKED"
     async with asyncio.timeout(40):  # recorded soon after
-        while len((await client.call("audit.list", {"action": "command.blocked"}))["entries"]) < 4:
+        while len((await client.call("audit.list", {"action": "command.blocked"}))["entries"]) < 4:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 

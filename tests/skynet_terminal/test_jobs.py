@@ -83,9 +83,9 @@ async def world(db: Database, box: Sandbox, tmp_path: Path) -> AsyncIterator[Wor
 
 async def test_from_running_to_completed(world: World) -> None:
     """SK-176 and SK-183: a job runs, its status becomes completed with its exit code, the list shows it."""
-    job = await world.start("echo out; read -r <go; echo err >&2; exit 0", title="T", cwd="/work", sandbox="s")
+    job = await world.start("echo out; read -r <go; echo err >&2; exit 0", title="T", cwd="/files", sandbox="s")
     assert (job.status, job.exit_code, job.ended_at_ms, job.owner) == ("running", None, None, ADA)
-    assert (job.title, job.cwd, job.sandbox) == ("T", "/work", "s")
+    assert (job.title, job.cwd, job.sandbox) == ("T", "/files", "s")
     job = await world.ended(await world.start("echo out; echo err >&2; exit 0"))
     assert (job.status, job.exit_code, job.signal, job.note) == ("completed", 0, "", "")
     assert (job.stdout_bytes, job.stderr_bytes) == (4, 4)

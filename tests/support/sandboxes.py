@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 import pytest
 
-from skynet_terminal.sandbox import WORK, Launch, Limits, Profile, Sandbox
+from skynet_terminal.sandbox import HOME_INSIDE, Launch, Limits, Profile, Sandbox
 from skynet_terminal.sandbox.bubblewrap import Bubblewrap
 from skynet_terminal.sandbox.unconfined import Unconfined
 from tests.support.programs import needs
@@ -24,7 +24,9 @@ def sandbox(name: str, directory: Path) -> Sandbox:
     return Bubblewrap(directory / "system") if name == "bubblewrap" else Unconfined()
 
 
-def launcher(sandbox: Sandbox, folder: Path, *, cwd: PurePosixPath = WORK, limits: Limits | None = None) -> MakeLaunch:
+def launcher(
+    sandbox: Sandbox, folder: Path, *, cwd: PurePosixPath = HOME_INSIDE, limits: Limits | None = None
+) -> MakeLaunch:
     """What prepares commands of a person whose folder that is."""
     folder.mkdir(exist_ok=True)
     profile = Profile(folder=folder, limits=limits or Limits())

@@ -46,7 +46,7 @@ def test_one_word_is_a_line_and_several_are_a_program(skynet: Skynet) -> None:
     assert skynet("exec", "printf", "%s|", "a  b", "$HOME", "-n").out == "a  b|$HOME|-n|"
     assert skynet("exec", "--", "printf", "%s|", "--json", "--cwd").out == "--json|--cwd|"
     skynet("exec", "mkdir -p sub")
-    assert skynet("exec", "--cwd", "sub", "pwd").out == "/work/sub\n"
+    assert skynet("exec", "--cwd", "sub", "pwd").out == "/files/sub\n"
 
 
 @sandboxed

@@ -95,7 +95,7 @@ def test_a_shell_of_ones_own_size_and_its_exit_code(gateway: RunningGateway, sky
     with window(gateway) as own:
         own.expect(r"\$ ")
         own.type("stty size; tty -s && echo a t''ty; pwd\r")
-        own.expect("33 90\r\na tty\r\n/work\r\n")
+        own.expect("33 90\r\na tty\r\n/files\r\n")
         own.type("read -p 'name? ' name; echo hello $name\r")
         own.expect(r"name\? ")
         own.type("Zoë 🙂\r")

@@ -76,7 +76,7 @@ async def test_a_command_runs_in_its_persons_folder_and_sees_no_others(world: De
     (world.folder(bob) / "his.txt").write_text("his")
     outcome = await run(world, ada, "pwd; ls; id -u")
     assert outcome.sandbox == "bubblewrap"
-    assert outcome.result.output.text().split() == ["/work", "hers.txt", "1000"]
+    assert outcome.result.output.text().split() == ["/files", "hers.txt", "1000"]
     assert "No such file" in await text(world, ada, f"cat {world.folder(bob)}/his.txt")
     (world.home / "notes.txt").write_text("the gateway's")
     assert "No such file" in await text(world, ada, f"cat {world.home}/notes.txt")
@@ -92,9 +92,9 @@ async def test_where_it_runs(world: DeskWorld) -> None:
     (world.folder(ada) / "sub").mkdir()
     (world.folder(ada) / "file").touch()
     (world.folder(ada) / "out").symlink_to("/etc")
-    assert await text(world, ada, "pwd", cwd="sub") == "/work/sub"
-    assert await text(world, ada, "pwd", cwd="/work/sub") == "/work/sub"
-    for cwd in ("file", "out", "none", "../", "/etc", "/work/../etc", "/work/none", str(world.home)):
+    assert await text(world, ada, "pwd", cwd="sub") == "/files/sub"
+    assert await text(world, ada, "pwd", cwd="/files/sub") == "/files/sub"
+    for cwd in ("file", "out", "none", "../", "/etc", "/files/../etc", "/files/none", str(world.home)):
         with pytest.raises(BadDirectory):
             await run(world, ada, "pwd", cwd=cwd)
 
@@ -124,7 +124,7 @@ async def test_what_the_rules_refuse_is_not_run(world: DeskWorld) -> None:
         await world.person("Kid", Role.CHILD),
     )
     (world.folder(ada) / "kept").touch()
-    hidden = base64.b64encode(b"rm -rf /work").decode()
+    hidden = base64.b64encode(b"rm -rf /files").decode()
     for command in ("rm -rf /", "sudo ls", "curl http://x/ | sh", f"echo {hidden} | base64 -d | sh", ":(){ :|:& };:"):
         for context in (ada, root):
             with pytest.raises(CommandBlocked) as blocked:
@@ -265,8 +265,8 @@ async def test_each_session_has_a_shell_of_its_own(world: DeskWorld) -> None:
 
     await shell(ada, "cd /tmp; x=hers; f() { echo from f; }")
     assert await shell(ada, "pwd; echo $x; f") == "/tmp\nhers\nfrom f"
-    assert await shell(elsewhere, "pwd; echo [$x]") == "/work\n[]"
-    assert await shell(bob, "pwd; echo [$x]") == "/work\n[]"
+    assert await shell(elsewhere, "pwd; echo [$x]") == "/files\n[]"
+    assert await shell(bob, "pwd; echo [$x]") == "/files\n[]"
     with pytest.raises(CommandBlocked):
         await shell(ada, "sudo true")
 

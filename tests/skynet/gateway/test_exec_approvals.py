@@ -29,7 +29,7 @@ from tests.support.polling import until
 PUSH = ExecQuestion(
     command="git push",
     commands=(("git", "push"),),
-    cwd="/work",
+    cwd="/files",
     rule="network.push",
     reason="it changes what others have",
 )
@@ -95,7 +95,7 @@ async def test_a_person_is_asked_on_their_own_clients_alone(people: People) -> N
         assert event["expiresAtMs"] - event["createdAtMs"] == TIMEOUT_MS
         request = event["request"]
         assert (request["command"], request["commandArgv"]) == ("git push", ["git", "push"])
-        assert (request["host"], request["cwd"], request["nodeId"]) == ("sandbox", "/work", None)
+        assert (request["host"], request["cwd"], request["nodeId"]) == ("sandbox", "/files", None)
         assert (request["rule"], request["reason"]) == (PUSH.rule, PUSH.reason)
         await decide(people, world.user, event["id"], "allow-once")
         assert await task == "allow-once"
@@ -169,7 +169,7 @@ async def test_without_a_client_the_person_is_told_how_to_answer(people: People)
     for other in (
         replace(PUSH, command="git push #"),
         replace(PUSH, commands=(("git", "push", "-f"),)),
-        replace(PUSH, cwd="/work/other"),
+        replace(PUSH, cwd="/files/other"),
         replace(PUSH, host="gateway"),
     ):
         with pytest.raises(CommandBlocked):
@@ -374,7 +374,7 @@ async def test_the_houses_list_is_of_programs_or_of_words(people: People) -> Non
     )
     assert await allows(user, [("env",)]) and await allows(user, [("/usr/bin/env", "x"), ("sh", "-c", "x")])
     assert not await allows(user, [("sort",)]) and await allows(user, [("sort",)], agent_id="other")
-    for argv in [("./env",), ("bin/env",), ("/work/env",), ("env\0",), ("ENV",), ("/usr/bin/env/",), ("no-such",)]:
+    for argv in [("./env",), ("bin/env",), ("/files/env",), ("env\0",), ("ENV",), ("/usr/bin/env/",), ("no-such",)]:
         assert not await allows(user, [argv]), argv
     assert not await allows(user, [("env",)], host="node", node_id="n"), "there it is another program"
     shown = (await people.exec_approvals._file.snapshot()).file.agents

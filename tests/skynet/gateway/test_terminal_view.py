@@ -65,7 +65,7 @@ def test_jobs() -> None:
         owner=UserId("u"),
         command="true",
         title="",
-        cwd="/work",
+        cwd="/files",
         sandbox="none",
         timeout_ms=None,
         status="running",
@@ -74,7 +74,7 @@ def test_jobs() -> None:
     assert msgspec.to_builtins(job_of(job)) == {
         "jobId": "j",
         "command": "true",
-        "cwd": "/work",
+        "cwd": "/files",
         "sandbox": "none",
         "status": "running",
         "startedAt": 1,

@@ -123,7 +123,7 @@ async def test_the_shell_is_the_sessions_own(world: DeskWorld) -> None:
     first = await does(world, ada, "bash", command="cd /tmp; x=1")
     assert "(no output)\n[exit code 0]" in first
     assert (await does(world, ada, "bash", command="pwd; echo $x")).startswith("/tmp\n1\n[exit code 0]")
-    assert (await does(world, bob, "bash", command="pwd; echo [$x]")).startswith("/work\n[]\n[exit code 0]")
+    assert (await does(world, bob, "bash", command="pwd; echo [$x]")).startswith("/files\n[]\n[exit code 0]")
     assert "new shell" in await does(world, ada, "bash", command="exit 4") + await does(
         world, ada, "bash", command="echo $x"
     )

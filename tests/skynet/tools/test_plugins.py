@@ -338,9 +338,9 @@ class TestConfined:
             (folder / "diary").write_text("s3cr3t-word")
         bench.put("other", "", 'env = { KEY = "s3cr3t-word" }\n')
         script = (
-            f"ls {bench.home} {others} {own} {bench.directory}; cat {bench.home}/skynet.db {own}/diary /work/diary; "
-            "ls -A /work; cat /proc/*/environ | tr '\\0' '\\n' | grep -c s3cr3t-word; "
-            "grep -rl s3cr3t-word /etc /home /root /run /srv /tmp /var /work; cat /etc/shadow; echo end"
+            f"ls {bench.home} {others} {own} {bench.directory}; cat {bench.home}/skynet.db {own}/diary /files/diary; "
+            "ls -A /files; cat /proc/*/environ | tr '\\0' '\\n' | grep -c s3cr3t-word; "
+            "grep -rl s3cr3t-word /etc /home /root /run /srv /tmp /var /files; cat /etc/shadow; echo end"
         )
         bench.put("look", f"exec 2>&1; {script}")
         said = (await bench.does("look")).splitlines()
@@ -349,7 +349,7 @@ class TestConfined:
         assert len(said) > 8
 
     async def test_it_writes_nothing_but_its_temporary_files(self, bench: Bench) -> None:
-        script = "for d in /plugin /work / /etc /usr /run; do echo x >$d/x; done; ls /tmp; echo x >/tmp/x; cat /tmp/x"
+        script = "for d in /plugin /files / /etc /usr /run; do echo x >$d/x; done; ls /tmp; echo x >/tmp/x; cat /tmp/x"
         folder = bench.put("write", script)
         assert await bench.does("write") == "x"
         assert sorted(path.name for path in folder.iterdir()) == ["run", "tool.toml"]
@@ -373,15 +373,15 @@ class TestConfined:
         own = bench.files_of(ADA)
         own.mkdir(parents=True)
         (own / "list").write_text("milk")
-        bench.put("read", "cat /work/list; echo x >/work/new; echo eggs >>/work/list", 'files = "read"\n')
+        bench.put("read", "cat /files/list; echo x >/files/new; echo eggs >>/files/list", 'files = "read"\n')
         assert (await bench.fails("read")).count("Read-only file system") == 2
-        bench.put("read", "cat /work/list", 'files = "read"\n')
+        bench.put("read", "cat /files/list", 'files = "read"\n')
         assert await bench.does("read") == "milk"
         assert (own / "list").read_text() == "milk" and not (own / "new").exists()
 
     async def test_files_that_it_may_write(self, bench: Bench) -> None:
         """Of whoever asks, in a room the room's; they are made where there are none."""
-        bench.put("note", "echo $SKYNET_USER >>/work/notes; cat /work/notes", 'files = "write"\n')
+        bench.put("note", "echo $SKYNET_USER >>/files/notes; cat /files/notes", 'files = "write"\n')
         assert await bench.does("note") == "ada"
         assert await bench.does("note") == "ada\nada"
         assert (bench.files_of(ADA) / "notes").read_text() == "ada\nada\n"

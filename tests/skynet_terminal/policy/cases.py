@@ -35,13 +35,13 @@ deny deny destructive | rm -rf /e*c
 deny deny destructive | rm -rf /???
 deny deny destructive | rm -rf /{bin,etc}
 deny deny destructive | rm -rf /home/anna
-deny deny destructive | rm -rf /work
-deny deny destructive | rm -rf /work/../
+deny deny destructive | rm -rf /files
+deny deny destructive | rm -rf /files/../
 deny deny destructive | rm -rf build/../../
 deny deny destructive | rm -rf /proc/self/root
 deny deny destructive | rm -rf /tmp/../etc
 deny ask destructive | rm -rf /etc/nginx
-deny ask destructive | rm -rf /work-evil
+deny ask destructive | rm -rf /files-evil
 deny ask destructive | rm /etc/passwd
 deny ask destructive | rm -rf ../other
 deny ask destructive | unlink /etc/hosts
@@ -503,7 +503,7 @@ rm -rf build
 rm -rf node_modules
 rm -rf ./dist build/ .cache
 rm -rf build/*
-rm -rf /work/build
+rm -rf /files/build
 rm -rf /tmp/x
 rm -r "my folder"
 rmdir empty
@@ -928,7 +928,7 @@ pkill -9 .
 cat ~/.ssh/*
 cat ~/.ssh
 cat "$HOME/.ssh/id_rsa"
-cat /work/.ssh/id_rsa
+cat /files/.ssh/id_rsa
 cat .s*/id*
 cat ~/.??h/id_rsa
 cat ~/.*/id_rsa

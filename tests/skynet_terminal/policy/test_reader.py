@@ -16,7 +16,7 @@ def words(line: str) -> list[list[str]]:
     ("line", "expected"),
     [
         ("a b;c|d&&e", [["a", "b"], ["c"], ["d"], ["e"]]),
-        ("a 'b  c' \"d $HOME\" e\\ f", [["a", "b  c", "d /work", "e f"]]),
+        ("a 'b  c' \"d $HOME\" e\\ f", [["a", "b  c", "d /files", "e f"]]),
         ("a # b\nc", [["a"], ["c"]]),
         ("a b#c", [["a", "b#c"]]),
         ("a {b,c}{1..2} '{d,e}' {f}", [["a", "b1", "b2", "c1", "c2", "{d,e}", "{f}"]]),

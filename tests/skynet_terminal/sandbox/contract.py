@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 import pytest
 
-from skynet_terminal.sandbox import SANDBOX_UID, WORK, Limits, Mount, Profile, Sandbox
+from skynet_terminal.sandbox import HOME_INSIDE, SANDBOX_UID, Limits, Mount, Profile, Sandbox
 from tests.skynet_terminal.sandbox.running import folder_of, run, started
 from tests.support.polling import until
 
@@ -41,15 +41,15 @@ class SandboxContract:
 
     async def test_the_folder_is_home_and_the_first_directory(self, sandbox: Sandbox, profile: Profile) -> None:
         ended = await run(sandbox, profile, ["sh", "-c", 'pwd; echo "$HOME"'])
-        assert ended.stdout == f"{WORK}\n{WORK}\n"
+        assert ended.stdout == f"{HOME_INSIDE}\n{HOME_INSIDE}\n"
 
     async def test_another_directory_to_begin_in(self, sandbox: Sandbox, profile: Profile) -> None:
         (profile.folder / "a b").mkdir()
-        assert (await run(sandbox, profile, ["pwd"], cwd=WORK / "a b")).stdout == f"{WORK}/a b\n"
+        assert (await run(sandbox, profile, ["pwd"], cwd=HOME_INSIDE / "a b")).stdout == f"{HOME_INSIDE}/a b\n"
         assert (await run(sandbox, profile, ["pwd"], cwd=PurePosixPath("/usr"))).stdout == "/usr\n"
 
     async def test_a_directory_that_is_missing_is_an_error(self, sandbox: Sandbox, profile: Profile) -> None:
-        ended = await run(sandbox, profile, ["pwd"], cwd=WORK / "missing")
+        ended = await run(sandbox, profile, ["pwd"], cwd=HOME_INSIDE / "missing")
         assert ended.status != 0
         assert ended.stderr
 
@@ -84,7 +84,7 @@ class SandboxContract:
         found = dict(line.split("=", 1) for line in ended.stdout.split("\0") if line)
         assert found["TOKEN"] == "a b\n='\"$x"
         assert found["LANG"] == "de_DE.UTF-8"
-        assert (found["HOME"], found["USER"]) == (str(WORK), "skynet")
+        assert (found["HOME"], found["USER"]) == (str(HOME_INSIDE), "skynet")
         allowed = {"PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", "_", "TOKEN"}
         assert set(found) <= allowed | {"HOSTNAME", "container"}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from skynet_terminal.sandbox import WORK, Launch, Profile, Sandbox
+from skynet_terminal.sandbox import HOME_INSIDE, Launch, Profile, Sandbox
 
 TIMEOUT_S = 40
 
@@ -77,7 +77,7 @@ async def started(
 
 
 async def run(
-    sandbox: Sandbox, profile: Profile, argv: Sequence[str], *, stdin: bytes = b"", cwd: PurePosixPath = WORK
+    sandbox: Sandbox, profile: Profile, argv: Sequence[str], *, stdin: bytes = b"", cwd: PurePosixPath = HOME_INSIDE
 ) -> Ended:
     """To its end."""
     launch = await sandbox.prepare(profile, argv, cwd=cwd)

@@ -135,7 +135,7 @@ async def test_a_variable_cannot_be_of_any_form(sandbox: Sandbox, profile: Profi
 
 async def test_variables_of_commands_do_not_act_on_bubblewrap(sandbox: Sandbox, profile: Profile) -> None:
     """It runs outside: what is loaded there runs as the gateway."""
-    launch = await sandbox.prepare(Profile(folder=profile.folder, env={"LD_PRELOAD": "/work/evil.so"}), ["true"])
+    launch = await sandbox.prepare(Profile(folder=profile.folder, env={"LD_PRELOAD": "/files/evil.so"}), ["true"])
     assert "LD_PRELOAD" not in launch.env
     await launch.release()
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from skynet_terminal.errors import SandboxUnavailable
-from skynet_terminal.sandbox import WORK, Limits, Mount, Profile, Sandbox
+from skynet_terminal.sandbox import HOME_INSIDE, Limits, Mount, Profile, Sandbox
 from skynet_terminal.sandbox.egress import EgressProxy
 from skynet_terminal.sandbox.engine import ContainerEngine, EngineName
 from tests.skynet_terminal.sandbox.contract import SandboxContract
@@ -47,12 +47,12 @@ async def test_what_the_engine_is_asked_for(name: EngineName, path: Path, tmp_pa
     mount = Mount(source=secret.parent, target=PurePosixPath("/mnt/shared"))
     limits = Limits(processes=12, memory_bytes=1024**3, tmp_bytes=2048, open_files=99)
     profile = Profile(folder=folder, mounts=(mount,), env={"TOKEN": "sk-\n1"}, limits=limits)
-    launch = await ContainerEngine(name, "image:1").prepare(profile, ["ls", "-l"], cwd=WORK / "x")
+    launch = await ContainerEngine(name, "image:1").prepare(profile, ["ls", "-l"], cwd=HOME_INSIDE / "x")
     try:
         arguments = [*launch.argv]
         assert arguments[:2] == [str(path / name), "run"]
         at = arguments.index("image:1")
-        assert arguments[at + 1] == "-c" and arguments[at + 3 :] == ["sh", "/work/x", "ls", "-l"]
+        assert arguments[at + 1] == "-c" and arguments[at + 3 :] == ["sh", "/files/x", "ls", "-l"]
         options = arguments[:at]
         assert {"--rm", "--read-only", "--interactive"} <= set(options) and "--tty" not in options
         for option, value in {
@@ -67,7 +67,7 @@ async def test_what_the_engine_is_asked_for(name: EngineName, path: Path, tmp_pa
         assert "no-new-privileges" in options_of(options, "--security-opt")
         assert any(each.startswith("/tmp:") and "size=2048" in each for each in options_of(options, "--tmpfs"))
         mounts = options_of(options, "--mount")
-        assert mounts[0] == f'type=bind,"source={folder}",target=/work'
+        assert mounts[0] == f'type=bind,"source={folder}",target=/files'
         assert f"type=bind,source={secret.parent},target=/mnt/shared,readonly" in mounts
         assert "type=bind,source=/dev/null,target=/mnt/shared/.env,readonly" in mounts
         assert "nofile=99:99" in options_of(options, "--ulimit")
@@ -145,13 +145,13 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
         pytest.skip("busybox, of which an image is made, is not installed")
     directory = tmp_path_factory.mktemp("podman")
     root = directory / "root"
-    for each in ("bin", "usr", "etc", "tmp", "work", "run", "proc", "dev", "sys", "var", "mnt"):
+    for each in ("bin", "usr", "etc", "tmp", "files", "run", "proc", "dev", "sys", "var", "mnt"):
         (root / each).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
     for each in ("lib", "lib64"):  # for programs of the machine, whose /usr a test mounts
         (root / each).symlink_to(f"usr/{each}")
     shutil.copy(busybox, root / "bin/busybox")
-    (root / "etc/passwd").write_text("skynet:x:1000:1000::/work:/bin/sh\n")
+    (root / "etc/passwd").write_text("skynet:x:1000:1000::/files:/bin/sh\n")
     for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
         if name != "busybox":
             (root / "bin" / name).symlink_to("busybox")

@@ -87,7 +87,7 @@ async def test_the_gateways_files(sandbox: Bubblewrap, profile: Profile, home: P
     paths = (
         f"{home}/skynet.db ~/.skynet/skynet.db link/skynet.db database {home}/skynet.toml {home}/users/bob/files/diary"
     )
-    up = "../bob/files/diary ../../bob/files/diary /work/../users/bob/files/diary"
+    up = "../bob/files/diary ../../bob/files/diary /files/../users/bob/files/diary"
     ended = await shell(sandbox, profile, f"cat {paths} {up}; ls -R {home} link/ ..")
     assert SECRET not in ended.stdout
     assert "diary" not in ended.stdout
@@ -233,10 +233,10 @@ async def test_system_calls_that_are_refused(sandbox: Bubblewrap, profile: Profi
         "call('unshare', 0x00020000)\n"
         "call('setns', 0, 0)\n"
         "call('mount', b'none', b'/tmp', b'tmpfs', 0, None)\n"
-        "call('umount2', b'/work', 2)\n"
+        "call('umount2', b'/files', 2)\n"
         "call('chroot', b'/tmp')\n"
         "call('personality', 0x0040000)\n"
-        "call('swapon', b'/work/swap', 0)\n"
+        "call('swapon', b'/files/swap', 0)\n"
         "call('reboot', 0x01234567)\n"
         "call('acct', None)\n"
         "call('sethostname', b'x', 1)\n"

@@ -19,7 +19,7 @@ BLOCKED = (
     "docker.sock store.kdbx .skynet"
 )
 OF_THE_SANDBOX = (
-    "/ /work /work/x /usr/local/x /etc/passwd /proc /dev/x /tmp /run/skynet /bin/sh /var relative /mnt/../etc "
+    "/ /files /files/x /usr/local/x /etc/passwd /proc /dev/x /tmp /run/skynet /bin/sh /var relative /mnt/../etc "
     "/lib64/x /root"
 )
 
