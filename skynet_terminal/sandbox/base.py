@@ -1,6 +1,7 @@
 """What a sandbox is, whichever program it is made with.
 
-A command sees the directory :data:`HOME_INSIDE`, its person's folder, the mounts of its profile and a read-only system. It has no network but what ``Profile.hosts`` names, an environment of its own, and limits.
+A command sees the directory :data:`HOME_INSIDE`, its person's folder, the mounts of its profile and a read-only
+system. It has no network but what ``Profile.hosts`` names, an environment of its own, and limits.
 """
 
 from __future__ import annotations
