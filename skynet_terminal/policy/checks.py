@@ -53,7 +53,7 @@ def _removal(command: Command) -> tuple[str, str] | None:
     """How bad (everything, system, here, unknown) and the word."""
     seen: dict[str, str] = {}
     for word, recursive in _doomed(command):
-        zone, everything = paths.zone(word, command.cwd)
+        zone, everything = paths.zone(word, command.cwd, command.mounted)
         moved = command.program in ("mv", "gmv")
         if zone == "unknown":
             if recursive and not moved:
@@ -106,7 +106,7 @@ def changes_everything(command: Command) -> str | None:
     options = Options(command.arguments)
     recursive = options.has("R", "recursive")
     for word in options.operands[1:] if not options.has("", "reference") else options.operands:
-        zone, _ = paths.zone(word, command.cwd)
+        zone, _ = paths.zone(word, command.cwd, command.mounted)
         if zone in ("root", "top") or (zone == "system" and recursive):
             return f"{command.program} of {word}"
     return None
@@ -230,7 +230,7 @@ def writes_system(command: Command) -> str | None:
         path = path_of(word.text, command.cwd)
         if paths.harmless_device(path):
             continue
-        zone, _ = paths.zone(word, command.cwd)
+        zone, _ = paths.zone(word, command.cwd, command.mounted)
         if zone in ("root", "top", "system"):
             return f"{command.program or 'a redirection'} to {word}"
     return None

@@ -49,6 +49,8 @@ class Command:
     """What the same line has written to files before, by path: :data:`DOWNLOAD`, or the text."""
     inside: tuple[Command, ...] = ()
     """The commands of its ``$(...)`` and ``<(...)``."""
+    mounted: tuple[tuple[str, ...], ...] = ()
+    """Folders of the machine that are as near as the person's own: the parts of their paths."""
     guess: bool = False
     """Taken from a text that may be none: only what is certainly dangerous counts."""
     program: str = ""

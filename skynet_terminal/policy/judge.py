@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from skynet_terminal.policy import characters, strict
+from skynet_terminal.policy import characters, paths, strict
 from skynet_terminal.policy.base import Decision, Level, Verdict
 from skynet_terminal.policy.commands import Command
 from skynet_terminal.policy.reader import Unreadable
@@ -32,11 +32,14 @@ class CommandPolicy:
     always holds, their ``ask`` holds over a permission, their ``allow`` lifts what the words of the command are asked
     or refused for, but never what is catastrophic, nor redirections, pipelines and what else is not in the words.
 
+    ``inside`` are folders that are seen by commands and are as much the person's as their own: absolute paths.
+
     It is pure, takes no time worth mentioning, and never raises.
     """
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[Rule] = (), inside: Sequence[str] = ()) -> None:
         self._own = tuple(rules)
+        self._mounted = tuple(parts for path in inside if (parts := paths.parts_of(path)))
         self._of_program: dict[str, list[Rule]] = {}
         self._of_all: list[Rule] = []
         for rule in RULES:
@@ -88,6 +91,7 @@ class CommandPolicy:
         findings += [_finding("text.unreadable", f"the line ({fault})", level) for fault in walk.unread]
         findings += [_finding(sign.rule, sign.what, level) for sign in walk.signs]
         for command in walk.commands:
+            command.mounted = self._mounted
             findings += self._of_command(command, level)
         plain = tuple(
             tuple(command.texts)

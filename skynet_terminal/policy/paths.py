@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from skynet_terminal.policy.commands import path_of
 from skynet_terminal.policy.words import BENEATH, HOME, UNKNOWN, Word
 
 Zone: TypeAlias = Literal["root", "top", "system", "home", "inside", "temporary", "unknown"]
+Parts: TypeAlias = tuple[str, ...]
+"""Of an absolute path."""
 
 _SYSTEM = frozenset(
     [
@@ -50,8 +54,16 @@ _HOME = tuple(HOME.strip("/").split("/"))
 _WILD = re.compile(r"\[[^\]/]*\]|[*?.!\[\]]|[@+]?\([^)]*\)")
 
 
-def zone(word: Word, cwd: str | None) -> tuple[Zone, bool]:
-    """Where ``word`` leads, and whether everything in that folder is meant (``*``)."""
+def parts_of(path: str) -> Parts:
+    """Of an absolute path; none of / and of what is no absolute path."""
+    return tuple(part for part in posixpath.normpath(path).split("/") if part) if path.startswith("/") else ()
+
+
+def zone(word: Word, cwd: str | None, mounted: Sequence[Parts] = ()) -> tuple[Zone, bool]:
+    """
+    Where ``word`` leads, and whether everything in that folder is meant (``*``). What is in one of ``mounted`` is as
+    near to the person as their own folder.
+    """
     path = path_of(word.text, cwd)
     if path.startswith(UNKNOWN):
         return "unknown", False
@@ -63,14 +75,20 @@ def zone(word: Word, cwd: str | None) -> tuple[Zone, bool]:
             everything = True
         # /e*c and /???/x: what they may match
         if parts and any(char in parts[0] for char in "*?["):
-            names = [name for name in (*_SYSTEM, *_HOME) if fnmatch.fnmatchcase(name, parts[0][:40])]
+            near = [place[0] for place in (_HOME, *mounted)]
+            names = [name for name in (*_SYSTEM, *near) if fnmatch.fnmatchcase(name, parts[0][:40])]
             parts[0] = next((name for name in names if name in _SYSTEM), names[0] if names else parts[0])
-    return _zone(tuple(parts)), everything
+    return _zone(tuple(parts), mounted), everything
 
 
-def _zone(parts: tuple[str, ...]) -> Zone:
+def _zone(parts: Parts, mounted: Sequence[Parts]) -> Zone:
     if not parts:
         return "root"
+    for place in mounted:
+        if parts[: len(place)] == place:
+            return "home" if parts == place else "inside"
+        if parts == place[: len(parts)]:
+            return "home" if parts[: len(_HOME)] == _HOME else "top"
     if parts[: len(_HOME)] == _HOME:
         return "home" if parts == _HOME else "inside"
     for temporary in _TEMPORARY:

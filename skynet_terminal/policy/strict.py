@@ -121,7 +121,7 @@ def refused(command: Command) -> str | None:
             redirect.operator in (">&", "<&") and target.text in "12-"
         ):
             continue
-        if not _own_file(target, command.cwd) or (redirect.writes and target.text.rpartition("/")[2].startswith(".")):
+        if not _own_file(target, command) or (redirect.writes and target.text.rpartition("/")[2].startswith(".")):
             return f"a redirection to {target}"
     if not command.words:
         return None
@@ -136,11 +136,7 @@ def refused(command: Command) -> str | None:
     if command.program == "find":
         operands = Options(command.arguments).operands
         return next(
-            (
-                str(word)
-                for word in operands
-                if word.text.startswith(("/", "~", "..")) and not _own_file(word, command.cwd)
-            ),
+            (str(word) for word in operands if word.text.startswith(("/", "~", "..")) and not _own_file(word, command)),
             None,
         )
     options = Options(command.arguments, entry.valued)
@@ -160,9 +156,9 @@ def refused(command: Command) -> str | None:
             return f"{command.words[0]} with {options.operands[0]}" if options.operands else None
         case _:
             return None
-    return next((f"{command.words[0]} of {word}" for word in files if not _own_file(word, command.cwd)), None)
+    return next((f"{command.words[0]} of {word}" for word in files if not _own_file(word, command)), None)
 
 
-def _own_file(word: Word, cwd: str | None) -> bool:
-    zone, _ = paths.zone(word, cwd)
+def _own_file(word: Word, command: Command) -> bool:
+    zone, _ = paths.zone(word, command.cwd, command.mounted)
     return zone in ("home", "inside", "temporary") and word.known

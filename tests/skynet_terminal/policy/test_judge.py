@@ -161,6 +161,50 @@ def test_rules_that_are_none(text: str) -> None:
         blocked(text)
 
 
+# --- what is mounted
+
+
+@pytest.mark.parametrize(
+    ("standard", "trusted", "command"),
+    [
+        ("allow", "allow", "touch /photos/x"),
+        ("allow", "allow", "mkdir -p /mnt/music/a && mv /photos/x /mnt/music/a/"),
+        ("allow", "allow", "cp a.jpg /photos"),
+        ("allow", "allow", "convert a.png b.png > /photos/2024/log"),
+        ("allow", "allow", "cd /photos && touch x"),
+        ("allow", "allow", "rm -rf /photos/2024/thumbnails"),
+        ("allow", "allow", "chmod -R u+w /photos"),
+        ("allow", "allow", "tar xf a.tar -C /srv/family/archive"),
+        ("allow", "allow", "touch /files/shared/x"),
+        ("deny", "deny", "rm -rf /photos"),
+        ("deny", "deny", "rm -rf /photos/*"),
+        ("deny", "deny", "rm -rf /pho*"),
+        ("deny", "deny", "cd /photos; rm -rf *"),
+        ("deny", "deny", "find /photos -delete"),
+        ("deny", "deny", "rm -rf /mnt"),
+        ("deny", "deny", "rm -rf /srv/family"),
+        ("deny", "deny", "rm -rf /files/shared"),
+        ("deny", "ask", "touch /photos-evil/x"),
+        ("deny", "ask", "touch /photos/../etc/x"),
+        ("deny", "ask", "touch /mnt/musical"),
+        ("deny", "ask", "touch /mnt/other/x"),
+        ("deny", "ask", "touch /srv/family/other"),
+        ("deny", "ask", "cat /photos/.ssh/id_rsa"),
+    ],
+)
+def test_what_is_mounted_is_as_near_as_ones_own_folder(standard: str, trusted: str, command: str) -> None:
+    """BA-099, BA-102"""
+    policy = CommandPolicy(inside=["/photos", "/mnt/music/", "/srv/family/archive", "/files/shared", "/", "x", ""])
+    assert decision(command, policy=policy) == standard
+    assert decision(command, Level.TRUSTED, policy) == trusted
+
+
+def test_strict_sees_what_is_mounted() -> None:
+    policy = CommandPolicy(inside=["/photos"])
+    assert decision("ls /photos/2024", Level.STRICT, policy) == "allow"
+    assert decision("ls /photos/2024", Level.STRICT) == "deny"
+
+
 # --- what an approval is stored as
 
 
