@@ -7,23 +7,36 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from datetime import tzinfo
 from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
 
-from skynet.app_commands import Confinement, limits, open_commands
+from skynet.app_commands import Confinement, open_commands, plugin_runner
+from skynet.app_duties import (
+    ask_beside,
+    compact,
+    log_refusal,
+    note_refused_tool,
+    permits,
+    readers,
+    session_counts,
+    tell_of_job,
+    tick,
+    warm_up,
+    warn_of_budget,
+)
+from skynet.app_settings import hidden_from_commands, own_folder, permission_policy, private_places, protection
 from skynet.config import CREDENTIALS_DIRECTORY, Config
 from skynet.gateway.approvals import Approvals
 from skynet.gateway.audit_notes import AuditNotes
-from skynet.gateway.auth import Authenticator, Note
+from skynet.gateway.auth import Authenticator
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.budgets import limits_of, limits_reader, loader, warning_event
-from skynet.gateway.children import Guard, Protection, most_protected
+from skynet.gateway.budgets import limits_of, limits_reader, loader
+from skynet.gateway.children import Guard, most_protected
 from skynet.gateway.commands import Commands
 from skynet.gateway.compaction import Compactor
 from skynet.gateway.config_audit import record_configuration
@@ -36,7 +49,7 @@ from skynet.gateway.health import HealthBoard
 from skynet.gateway.heartbeat import Heartbeats, SystemEvents
 from skynet.gateway.ingress import Ingress
 from skynet.gateway.memory_access import MemoryAccess
-from skynet.gateway.model_calls import Account, ModelCalls
+from skynet.gateway.model_calls import ModelCalls
 from skynet.gateway.model_check import ModelCheck
 from skynet.gateway.node_events import NodeEvents
 from skynet.gateway.nodes import Nodes
@@ -58,11 +71,10 @@ from skynet.gateway.terminal_streams import TerminalStreams
 from skynet.gateway.time_zone import machine_zone
 from skynet.gateway.tool_calls import ToolCalls
 from skynet.gateway.transcript_access import TranscriptAccess
-from skynet.hooks import HookBus, HookUser
+from skynet.hooks import HookBus
 from skynet.hooks.loading import DIRECTORY as HOOKS_DIRECTORY
 from skynet.hooks.loading import load_hooks
 from skynet.http import http_app
-from skynet.logs import KEPT_FILES
 from skynet.methods.agent import RunMethods
 from skynet.methods.agents import AgentMethods
 from skynet.methods.approvals import ApprovalMethods
@@ -96,23 +108,20 @@ from skynet.models import provider_rows, unprotected
 from skynet.places import Places
 from skynet.plugins import DIRECTORY as PLUGINS_DIRECTORY
 from skynet.plugins import Plugins
-from skynet.plugins.running import PluginRunner
 from skynet.supervisor import Supervisor
 from skynet.tables import TABLES
 from skynet.tools import Remembered, built_in_tools
 from skynet.tools.plugins import PluginTools
 from skynet.version import VERSION
 from skynet_agent.auth.tokens import TokenStore
-from skynet_agent.messages import AssistantMessage
 from skynet_agent.prompt import RULES, Prompts
 from skynet_agent.registry import KNOWN_PROVIDERS
-from skynet_agent.requests import ModelRequest
 from skynet_agent.router import Router
-from skynet_agent.tools import Tool, Toolbox, ToolContext
+from skynet_agent.tools import Toolbox
 from skynet_agent.workspace import Workspace
 from skynet_memory.compactions import CompactionStore
 from skynet_memory.database import Database
-from skynet_memory.ids import Role, SessionKey, UserId, now_ms
+from skynet_memory.ids import Role, UserId, now_ms
 from skynet_memory.knowledge import KnowledgeStore
 from skynet_memory.memories import MemoryStore
 from skynet_memory.memory_context import ContextCache
@@ -123,17 +132,13 @@ from skynet_memory.sessions import SessionStore
 from skynet_memory.transcripts import TranscriptStore
 from skynet_memory.turns import TurnStore
 from skynet_memory.usage import UsageStore
-from skynet_protocol.events import TickEvent
 from skynet_protocol.terminal import TerminalExecResult
-from skynet_terminal.jobs import Job
 from skynet_users.approvals import Approval, ApprovalStore
 from skynet_users.audit import AuditLog
-from skynet_users.budgets import BudgetWarning, Ledger
-from skynet_users.caller import Caller
+from skynet_users.budgets import Ledger
 from skynet_users.command_grants import CommandGrantStore
 from skynet_users.credentials import CredentialStore
 from skynet_users.devices import DeviceStore
-from skynet_users.errors import Forbidden
 from skynet_users.groups import GroupStore
 from skynet_users.guardians import GuardianStore
 from skynet_users.identities import IdentityStore
@@ -141,14 +146,9 @@ from skynet_users.links import LinkCodes
 from skynet_users.memberships import Memberships
 from skynet_users.nodes import NodeStore
 from skynet_users.people import User, UserChanges, UserStore
-from skynet_users.permissions import Permission, PermissionPolicy, Reach
 from skynet_users.resolver import UserResolver
 
 log = logging.getLogger(__name__)
-
-PROC = Path("/proc")
-WARM_UP_AFTER_S = 1.0
-"""When the HTTP client is loaded: after the first clients were answered, before somebody asks a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         owner = await users.ensure_owner()
 
         notes = await stack.enter_async_context(AuditNotes(audit, tasks))
-        note_refusal = partial(_note_refusal, notes.add)
+        note_refusal = partial(log_refusal, notes.add)
         authenticator = Authenticator(
             config.gateway,
             owner=owner,
@@ -245,7 +245,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             user = await resolver.user(owner)
             if user is None or user.kind == "person":
                 return None if user is None else guard.never_remember(user)
-            child = most_protected(await _readers(memberships, resolver, owner))
+            child = most_protected(await readers(memberships, resolver, owner))
             return None if child is None else guard.never_remember(child)
 
         gate = WriteGate(banned=lambda: (RULES, workspace.text), refuses=never_remember)
@@ -272,7 +272,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
             limits_reader(resolver.user, config.budgets, zone),
             limits_of(config.budgets.house),
             zone,
-            on_warning=partial(_warn_of_budget, broadcaster, zone),
+            on_warning=partial(warn_of_budget, broadcaster, zone),
             clock=now_ms,
         )
         calls = ModelCalls(router, ledger, hooks, usage)
@@ -312,35 +312,27 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         )
 
         # Tools, and where commands are run
-        def folder_of(context: ToolContext) -> Path:
-            return config.home / "users" / context.owner / "files"
-
-        private = private_places(config, os.environ)
         places = Places(
-            folder_of,
+            partial(own_folder, config),
             roots=() if config.agent.restrict_to_workspace else (Path("/"),),
-            sealed=private,
+            sealed=private_places(config, os.environ),
             protected=workspace.protects,
         )
-        hidden = [path for path in private if path != PROC]  # commands have a /proc of their own
-        confinement = Confinement(config, tasks, hidden)
-        stack.callback(confinement.close)
+        confinement = await stack.enter_async_context(Confinement(config, tasks, hidden_from_commands(config)))
         desk = await stack.enter_async_context(
             open_commands(
                 config,
                 db,
                 tasks,
                 places=places,
-                folder_of=folder_of,
                 confinement=confinement,
-                hidden=hidden,
                 sessions=sessions.get,
                 nodes=nodes,
                 approver=exec_approvals,
                 people=resolver.user,
                 by_hand=approvals.ask_for_tool,
                 note=notes.add,
-                job_ended=partial(_tell_of_job, system_events),
+                job_ended=partial(tell_of_job, system_events),
             )
         )
         once = Once[TerminalExecResult](tasks)
@@ -348,19 +340,17 @@ async def open_app(config: Config) -> AsyncIterator[App]:
         tools = built_in_tools(places=places, workspace=workspace, commands=desk, remembered=remembered)
         plugins = PluginTools(
             Plugins(config.home / PLUGINS_DIRECTORY, env=os.environ, taken=[tool.name for tool in tools]),
-            PluginRunner(
-                confinement.sandbox, nothing=config.home / "sandbox" / "nothing", limits=limits(config.terminal)
-            ),
-            folder_of=folder_of,
+            plugin_runner(config, confinement),
+            folder_of=partial(own_folder, config),
         )
-        toolbox = Toolbox(tools, permits=_permits, more=plugins.tools, refused=partial(_note_refused_tool, notes.add))
+        toolbox = Toolbox(tools, permits=permits, more=plugins.tools, refused=partial(note_refused_tool, notes.add))
 
         compactions = CompactionStore(db)
         compactor = Compactor(
             sessions=sessions,
             compactions=compactions,
             router=router,
-            ask=partial(_ask_beside, calls, resolver.user, sessions),
+            ask=partial(ask_beside, calls, resolver.user, sessions),
             memories=memories,
             tasks=tasks,
             model=config.compaction.model,
@@ -388,7 +378,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
 
         def after_run(run: Run, result: RunResult) -> None:
             if config.compaction.enabled:
-                _compact(compactor, run)
+                compact(compactor, run)
             if run.is_welcome and result.status == "ok" and run.inbound.group is None:  # a room welcomes nobody
                 welcomed = users.set(run.person, UserChanges(needs_welcome=False))
                 tasks.start(welcomed, name=f"welcomed {run.person}")
@@ -402,7 +392,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 calls=calls,
                 people=resolver.user,
                 guard=guard,
-                readers=partial(_readers, memberships, resolver),
+                readers=partial(readers, memberships, resolver),
                 broadcaster=broadcaster,
                 tasks=tasks,
                 timeout_s=config.agent.timeout_s,
@@ -479,7 +469,7 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                     pools=config.pools,
                     prompt_mode=lambda: workspace.mode,
                     active_runs=lambda owner: len(runs.active(owner)),
-                    people=partial(_session_counts, users, sessions),
+                    people=partial(session_counts, users, sessions),
                     record=audit.record,
                 ),
                 AgentMethods(config.agent.name),
@@ -558,11 +548,11 @@ async def open_app(config: Config) -> AsyncIterator[App]:
                 node_connected=nodes.connected,
                 node_gone=nodes.disconnected,
             )
-            tasks.start(_tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
+            tasks.start(tick(broadcaster, config.gateway.limits.tick_interval_s), name="tick")
             tasks.start(health.keep_fresh(), name="health")
             tasks.start(revocation.keep_time(), name="token ends")
             tasks.start(Sweep(turns, approvals, memories, search).keep_on(), name="sweep")
-            tasks.start(_warm_up(router, toolbox), name="warm up")
+            tasks.start(warm_up(router, toolbox), name="warm up")
             http = http_app(
                 runs=runs,
                 authenticator=authenticator,
@@ -598,132 +588,3 @@ async def _serve(config: Config, on_ready: Callable[[str], None] | None) -> None
             await GatewayServer(app.gateway, app.http, on_ready=on_ready).serve([listener])
     finally:
         listener.close()
-
-
-def private_places(config: Config, env: Mapping[str, str]) -> Sequence[Path]:
-    """What no tool touches, whatever an admin's tools may reach: where the gateway keeps its state, its secrets and
-    those it asks providers with. ``/proc`` shows the environment of every process, with the keys that are in it."""
-    database, log_file = config.database.path, config.logging.file
-    try:
-        user_home = Path(env.get("HOME") or Path.home())
-    except RuntimeError:  # a container's user that nobody knows
-        user_home = config.home
-    named = (
-        env.get("GOOGLE_APPLICATION_CREDENTIALS"),
-        env.get("AWS_SHARED_CREDENTIALS_FILE"),
-        env.get("AWS_CONFIG_FILE"),
-        env.get("CLOUDSDK_CONFIG"),
-    )
-    return (
-        config.home,
-        PROC,
-        config.file_path,
-        *(database.with_name(database.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")),
-        *(log_file.with_name(log_file.name + suffix) for suffix in ("", *(f".{n}" for n in range(1, KEPT_FILES + 1)))),
-        *(provider.credentials_file for provider in config.providers.values() if provider.credentials_file != Path()),
-        user_home / ".aws",
-        user_home / ".config" / "gcloud",
-        *map(Path, filter(None, named)),
-    )
-
-
-def permission_policy(config: Config) -> PermissionPolicy:
-    """The matrix as it is configured.
-
-    Raises:
-        ValueError: naming the key.
-    """
-    return PermissionPolicy(
-        {
-            Role.USER: {word: Reach(reach) for word, reach in config.permissions.user.items()},
-            Role.CHILD: {word: Reach(reach) for word, reach in config.permissions.child.items()},
-        }
-    )
-
-
-def protection(config: Config) -> Protection:
-    """What holds for all children."""
-    rules = () if config.filter.rules_file == Path() else (config.filter.rules_file,)
-    return Protection(rules=rules, never_remember=frozenset(config.children.never_remember), zone=str(machine_zone()))
-
-
-def _permits(context: ToolContext, tool: Tool) -> str | None:
-    """Why somebody may not use a tool; None if they may."""
-    if tool.permission in context.permissions:
-        return None
-    return f"{tool.name} is not for this person (role {context.role}): it needs the permission {tool.permission}"
-
-
-def _note_refusal(note: Note, caller: Caller, method: str, refusal: Forbidden) -> None:
-    log.warning("refused %s: %s", method, refusal, extra={"user_id": caller.user_id})
-    note("permission.refused", caller.user_id, method, {"permission": refusal.permission})
-
-
-def _note_refused_tool(note: Note, context: ToolContext, tool: Tool) -> None:
-    note("permission.refused", context.user_id, tool.name, {"permission": tool.permission})
-
-
-def _warn_of_budget(broadcaster: Broadcaster, zone: tzinfo, warning: BudgetWarning) -> None:
-    """Tell the person; of the house's limits, the admins."""
-    event = warning_event(warning, zone)
-    admins = {peer.caller.user_id for peer in broadcaster.all() if peer.caller.may(Permission.USERS_MANAGE)}
-    for owner in admins if warning.owner is None else {warning.owner}:
-        broadcaster.publish("budget.warning", event, owner=owner)
-
-
-def _compact(compactor: Compactor, run: Run) -> None:
-    """After a turn of a conversation that the gateway keeps; a client that sends its own has no use for it."""
-    if run.inbound.history is None and run.inbound.reply is None:
-        compactor.turn_ended(run.owner, run.key)
-
-
-async def _ask_beside(
-    calls: ModelCalls,
-    person: Callable[[UserId], Awaitable[User | None]],
-    sessions: SessionStore,
-    owner: UserId,
-    key: SessionKey,
-    request: ModelRequest,
-) -> AssistantMessage:
-    """Ask a model about a conversation outside of its runs; whose it is pays."""
-    user, session = await person(owner), await sessions.get(owner, key)
-    if session is None:
-        raise LookupError("the conversation is gone")
-    told = HookUser(
-        id=owner,
-        role=Role.USER if user is None else user.role,
-        display_name="" if user is None else user.display_name,
-    )
-    return await calls.ask(Account(user=told, key=key, session_id=session.session_id), request)
-
-
-def _tell_of_job(events: SystemEvents, job: Job) -> None:
-    """The assistant knows, when its person next writes, which of the person's jobs have ended."""
-    if job.status != "killed":
-        events.add(
-            job.owner, f"A background job has ended ({job.status}): {job.title or job.command[:100]}, id {job.id}"
-        )
-
-
-async def _session_counts(users: UserStore, sessions: SessionStore) -> list[tuple[User, int]]:
-    return [(user, await sessions.count(user.id)) for user in await users.list()]
-
-
-async def _readers(memberships: Memberships, resolver: UserResolver, room: UserId) -> list[User]:
-    """Who reads what is said in a room."""
-    people = [await resolver.user(member) for member in memberships.members(room)]
-    return [user for user in people if user is not None]
-
-
-async def _tick(broadcaster: Broadcaster, interval_s: float) -> None:
-    """Clients leave after two missed ticks, whatever else they get (OPENCLAW-V3 1.4)."""
-    while True:
-        await asyncio.sleep(interval_s)
-        broadcaster.publish("tick", TickEvent(ts=now_ms()), owner=None)
-
-
-async def _warm_up(router: Router, toolbox: Toolbox) -> None:
-    """Load what the first request to a model needs, so that it does not pay for it."""
-    await asyncio.sleep(WARM_UP_AFTER_S)
-    await toolbox.refresh()
-    await router.warm_up()

@@ -1,35 +1,38 @@
 """The part of the composition root that runs commands: what confines them, who may run which, and what goes on."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from skynet.app_settings import command_policy, limits, own_folder, surroundings
 from skynet.config import Config
-from skynet.config.schema import MountConfig, TerminalConfig
-from skynet.config.terminal_checks import is_there
 from skynet.gateway.auth import Note
-from skynet.gateway.command_desk import CommandDesk, Surroundings
-from skynet.gateway.command_gate import LEVELS, Approver, ByHand, CommandGate, Policy
+from skynet.gateway.command_desk import CommandDesk
+from skynet.gateway.command_gate import Approver, ByHand, CommandGate
 from skynet.gateway.nodes import Nodes
 from skynet.places import Places
+from skynet.plugins.running import PluginRunner
 from skynet.supervisor import Supervisor
-from skynet_agent.tools import ToolContext
 from skynet_memory.database import Database
-from skynet_memory.ids import Role, SessionKey, UserId
+from skynet_memory.ids import SessionKey, UserId
 from skynet_memory.sessions import Session
 from skynet_terminal.jobs import Job, Jobs
-from skynet_terminal.sandbox import Limits, Mount, Sandbox
+from skynet_terminal.sandbox import Sandbox
 from skynet_terminal.shells import Shells
 from skynet_terminal.terminals import Terminals
 from skynet_users.people import User
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from skynet_terminal.sandbox.egress import EgressProxy
 
-MEGABYTE = 1024 * 1024
+log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -40,7 +43,13 @@ class Closing(Protocol):
 
 
 class Confinement:
-    """The sandbox, tried when the first command needs it and then kept."""
+    """The sandbox, tried when the first command needs it and then kept.
+
+    An async context manager: leaving it, once nothing runs any more, gives back what the sandbox keeps open.
+
+    Args:
+        hidden: what commands never see, whatever is mounted: the gateway's own.
+    """
 
     def __init__(self, config: Config, tasks: Supervisor, hidden: Sequence[Path]) -> None:
         self._config = config
@@ -48,6 +57,18 @@ class Confinement:
         self._hidden = hidden
         self._choosing = asyncio.Lock()
         self._sandbox: Sandbox | None = None
+        self._egress: EgressProxy | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._egress is not None:
+            await self._egress.close()
+        if isinstance(self._sandbox, Closing):
+            self._sandbox.close()
 
     async def sandbox(self) -> Sandbox:
         """
@@ -60,23 +81,20 @@ class Confinement:
                 log.info("commands run in the sandbox %s", self._sandbox.name)
             return self._sandbox
 
-    def close(self) -> None:
-        """Give back what the sandbox keeps open, once nothing runs in it any more."""
-        if isinstance(self._sandbox, Closing):
-            self._sandbox.close()
-
     async def _chosen(self) -> Sandbox:
         from skynet_terminal.sandbox.choose import choose
         from skynet_terminal.sandbox.egress import EgressProxy
         from skynet_terminal.sandbox.warden import Warden
 
         directory = self._config.home / "sandbox"
+        if self._egress is None:
+            self._egress = EgressProxy(self._tasks, directory=directory / "egress")
         return await choose(
             self._config.terminal.sandbox,
             directory=directory,
             image=self._config.terminal.image,
             warden=Warden(self._tasks),
-            egress=EgressProxy(self._tasks, directory=directory / "egress"),
+            egress=self._egress,
             hidden=self._hidden,
         )
 
@@ -88,9 +106,7 @@ async def open_commands(
     tasks: Supervisor,
     *,
     places: Places,
-    folder_of: Callable[[ToolContext], Path],
     confinement: Confinement,
-    hidden: Sequence[Path],
     sessions: Callable[[UserId, SessionKey], Awaitable[Session | None]],
     nodes: Nodes,
     approver: Approver,
@@ -99,13 +115,9 @@ async def open_commands(
     note: Note,
     job_ended: Callable[[Job], None],
 ) -> AsyncIterator[CommandDesk]:
-    """The desk where commands are run; leaving ends all that was started there.
-
-    Args:
-        hidden: what commands never see, whatever is mounted: the gateway's own.
-    """
+    """The desk where commands are run; leaving ends all that was started there."""
     terminal = config.terminal
-    gate = CommandGate(cache(lambda: _policy(config)), approver, people=people, by_hand=by_hand, note=note)
+    gate = CommandGate(cache(lambda: command_policy(config)), approver, people=people, by_hand=by_hand, note=note)
     async with (
         Jobs(
             db,
@@ -121,9 +133,9 @@ async def open_commands(
         yield CommandDesk(
             gate,
             places,
-            folder_of=folder_of,
+            folder_of=partial(own_folder, config),
             sandbox=confinement.sandbox,
-            surroundings=surroundings(config, hidden),
+            surroundings=surroundings(config),
             sessions=sessions,
             jobs=jobs,
             terminals=terminals,
@@ -132,66 +144,7 @@ async def open_commands(
         )
 
 
-def surroundings(config: Config, hidden: Sequence[Path]) -> Surroundings:
-    """What commands see and have, as it is configured."""
-    terminal = config.terminal
-    return Surroundings(
-        mounts=_mounts(terminal, hidden),
-        hosts={Role.ADMIN: terminal.hosts.admin, Role.USER: terminal.hosts.user},
-        env=terminal.env,
-        limits=limits(terminal),
-        timeout_s=terminal.timeout_s,
-        longest_s=terminal.longest_s,
-    )
-
-
-def limits(terminal: TerminalConfig) -> Limits:
-    """The limits of one command, in bytes where the configuration has megabytes."""
-    configured = terminal.limits
-    return Limits(
-        cpu_s=configured.cpu_s,
-        memory_bytes=configured.memory_mb * MEGABYTE,
-        processes=configured.processes,
-        file_bytes=configured.file_mb * MEGABYTE,
-        disk_bytes=configured.disk_mb * MEGABYTE,
-        tmp_bytes=configured.tmp_mb * MEGABYTE,
-    )
-
-
-def _mounts(terminal: TerminalConfig, hidden: Sequence[Path]) -> Callable[[UserId, Role], Sequence[Mount]]:
-    if not terminal.mounts:
-        return lambda user_id, role: ()
-    from skynet_terminal.sandbox.mounts import check_mounts
-
-    there = [mount for mount in terminal.mounts if is_there(mount)]
-    seen = list(zip(there, check_mounts(there, hidden=hidden), strict=True))
-
-    def of(user_id: UserId, role: Role) -> Sequence[Mount]:
-        return [mount for configured, mount in seen if _sees(configured, user_id, role)]
-
-    return of
-
-
-def _sees(mount: MountConfig, user_id: UserId, role: Role) -> bool:
-    if role is Role.CHILD:
-        return False
-    return user_id in mount.people or f"role:{role.value}" in mount.people or (role is Role.ADMIN and not mount.people)
-
-
-def _policy(config: Config) -> Policy:
-    """The rules of the household over the built-in ones. Loading them takes some milliseconds."""
-    from skynet_terminal.policy.judge import CommandPolicy
-    from skynet_terminal.policy.rules import blocked, user_rule
-
-    terminal = config.terminal
-    own = (
-        user_rule(
-            rule.decision,
-            rule.program,
-            args=rule.args,
-            reason=rule.reason,
-            levels=[LEVELS[Role(role)] for role in rule.roles],
-        )
-        for rule in terminal.rules
-    )
-    return CommandPolicy([*map(blocked, terminal.blocked), *own])
+def plugin_runner(config: Config, confinement: Confinement) -> PluginRunner:
+    """Runs plugins in the sandbox of commands."""
+    nothing = config.home / "sandbox" / "nothing"
+    return PluginRunner(confinement.sandbox, nothing=nothing, limits=limits(config.terminal))

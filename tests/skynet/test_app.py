@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skynet.app import private_places
+from skynet.app_settings import private_places
 from skynet.config import Config, load_config
 from skynet.places import Places
 from skynet.tools import built_in_tools

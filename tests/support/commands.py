@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from skynet.app_commands import Confinement, open_commands
+from skynet.app_settings import hidden_from_commands, own_folder
 from skynet.config import Config
 from skynet.gateway.approvals import ToolDecision
 from skynet.gateway.command_desk import CommandDesk
@@ -101,20 +103,16 @@ async def open_desk(
     async def decided(user: User, tool: str, arguments: object, summary: str) -> ToolDecision:
         return ToolDecision("denied", None, "nobody") if by_hand is None else by_hand(user)
 
-    def folder_of(context: ToolContext) -> Path:
-        return home / "users" / context.owner / "files"
-
     sessions = SessionStore(database)
     async with (
         Supervisor() as tasks,
+        Confinement(config, tasks, hidden_from_commands(config)) as confinement,
         open_commands(
             config,
             database,
             tasks,
-            places=Places(folder_of, sealed=[home]),
-            folder_of=folder_of,
-            confinement=Confinement(config, tasks, [home]),
-            hidden=[home],
+            places=Places(partial(own_folder, config), sealed=[home]),
+            confinement=confinement,
             sessions=sessions.get,
             nodes=Nodes(DeviceStore(database), NodeStore(database)),
             approver=answers,
