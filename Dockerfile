@@ -10,6 +10,8 @@ RUN /opt/skynet/bin/pip install --no-cache-dir --no-deps --no-build-isolation --
 print(*(re.match(r'[\w.-]+', name)[0] for name in tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))")
 
 FROM python:3.13-slim
+# What commands run in. It needs user namespaces, which engines forbid by default: docs/sandbox.md says how to allow them.
+RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --home-dir /var/lib/skynet --shell /usr/sbin/nologin skynet \
     && install -d -m 0700 -o skynet -g skynet /var/lib/skynet
 COPY --from=build /opt/skynet /opt/skynet
