@@ -101,9 +101,11 @@ class CommandPolicy:
             and not command.guess
             and all(word.known for word in command.words)
         )
+        whole = _whole(walk)
         worst = max(findings, key=_weight, default=None)
         if worst is None or worst.decision == "allow":
-            return Verdict(decision="allow", rule=worst.rule.id if worst is not None else "", commands=plain)
+            rule = worst.rule.id if worst is not None else ""
+            return Verdict(decision="allow", rule=rule, commands=plain, whole=whole)
         asked = [finding for finding in findings if finding.decision != "allow"]
         storable = all(
             finding.rule.in_argv and finding.command is not None and _outermost(finding.command) is not None
@@ -114,7 +116,7 @@ class CommandPolicy:
             argvs = [_outermost(finding.command) for finding in asked if finding.command is not None]
             commands = tuple(dict.fromkeys(argv for argv in argvs if argv is not None))
         reason = f"{worst.part} {worst.rule.reason}" if worst.rule.own else _reason(worst)
-        return Verdict(decision=worst.decision, rule=worst.rule.id, reason=reason, commands=commands)
+        return Verdict(decision=worst.decision, rule=worst.rule.id, reason=reason, commands=commands, whole=whole)
 
     def _of_command(self, command: Command, level: Level) -> Iterator[_Finding]:
         own = [rule for rule in self._own if level in rule.levels]
@@ -143,6 +145,15 @@ class CommandPolicy:
             yield _finding(*strange, level)
         if level is Level.STRICT and not command.guess and not lifted and (part := strict.refused(command)) is not None:
             yield _finding("strict.not-listed", part, level)
+
+
+def _whole(walk: Walk) -> tuple[tuple[str, ...], ...]:
+    if walk.unread or walk.says_more or any(command.guess for command in walk.commands):
+        return ()
+    outermost = [command for command in walk.commands if command.outer is None]
+    if not all(word.known and not word.glob for command in outermost for word in command.words):
+        return ()
+    return tuple(dict.fromkeys(tuple(command.texts) for command in outermost if command.words))
 
 
 def _certain(rule: Rule, command: Command) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from skynet_terminal.policy import code, wrappers
+from skynet_terminal.policy import code
 from skynet_terminal.policy.commands import DOWNLOAD, NO_INPUT, PROGRAM, Command, Input, Options, Redirect, path_of
 from skynet_terminal.policy.reader import (
     Function,
@@ -30,6 +30,8 @@ from skynet_terminal.policy.reader import (
     read,
 )
 from skynet_terminal.policy.words import BETWEEN, HOME, UNKNOWN, Expander, Word
+from skynet_terminal.policy.wrappers.parts import Argv, Code, Line
+from skynet_terminal.policy.wrappers.starts import starts
 
 MOST_COMMANDS = 600
 MOST_STARTS = 12
@@ -97,6 +99,8 @@ class Walk:
         self.commands: list[Command] = []
         self.signs: list[Sign] = []
         self.unread: list[str] = []
+        self.says_more = False
+        """It has variables, redirections or functions, which are in no command's words."""
         self._variables: dict[str, str] = dict(_KNOWN)
         self._cwd: str | None = HOME
         self._functions: dict[str, Script] = {}
@@ -201,6 +205,7 @@ class Walk:
                 self._script(loop.body)
 
     def _define(self, function: Function) -> None:
+        self.says_more = True
         self._functions[function.name] = function.body
         self._calls[function.name] = set(_calls(function.body, False))
         if self._multiplies(function.name):
@@ -362,6 +367,8 @@ class Walk:
                 stdin = Input(text if text not in (None, DOWNLOAD) and UNKNOWN not in text else None, sources)
                 if text == DOWNLOAD and not target.startswith("/dev/fd/"):
                     stdin = Input(None, (Command(words=(Word("curl"), Word(target))),))
+        if assignments or not all(map(_goes_nowhere, simple.redirections)):
+            self.says_more = True
         command = Command(
             words=tuple(words),
             assignments=tuple((name.rstrip("+="), value) for name, value in assignments),
@@ -534,9 +541,9 @@ class Walk:
         self._starts += 1
         if self._starts > MOST_STARTS:
             raise Unreadable(f"programs that start programs are more than {MOST_STARTS} deep", too_much=True)
-        for start in wrappers.starts(command):
+        for start in starts(command):
             match start:
-                case wrappers.Argv():
+                case Argv():
                     self._emit(
                         Command(
                             words=start.words,
@@ -549,9 +556,9 @@ class Walk:
                             guess=command.guess,
                         )
                     )
-                case wrappers.Line():
+                case Line():
                     self._started_line(command, start)
-                case wrappers.Code():
+                case Code():
                     self._code(start.text)
         self._starts -= 1
 
@@ -572,7 +579,7 @@ class Walk:
             )
             self._emit(guess)
 
-    def _started_line(self, command: Command, start: wrappers.Line) -> None:
+    def _started_line(self, command: Command, start: Line) -> None:
         if UNKNOWN in start.text and not start.text.strip(UNKNOWN + " \t\n;"):
             return  # nothing of it is known: a rule says so of the command itself
         before, self._stdin = self._stdin, command.stdin if command.stdin.text != start.text else NO_INPUT

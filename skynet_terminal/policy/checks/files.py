@@ -1,0 +1,230 @@
+"""Which files a command reads or writes, and what rules ask of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from skynet_terminal.policy import paths
+from skynet_terminal.policy.commands import Command, Options, path_of
+from skynet_terminal.policy.rules import Check
+from skynet_terminal.policy.words import UNKNOWN, Word
+
+
+def written(command: Command) -> Iterator[Word]:
+    """The files that it writes."""
+    for redirect in command.redirects:
+        if redirect.writes and not (redirect.operator == ">&" and re.fullmatch(r"\d+-?|-", redirect.target.text)):
+            yield redirect.target
+    program = command.program
+    arguments = command.arguments
+    if program in (
+        "tee",
+        "truncate",
+        "sponge",
+        "touch",
+        "mkdir",
+        "ed",
+        "ex",
+        "nano",
+        "vi",
+        "vim",
+        "nvim",
+        "emacs",
+        "pico",
+    ):
+        yield from Options(arguments, "s", ("size",)).operands
+    elif program in ("cp", "mv", "ln", "install", "rsync", "scp", "gcp", "gmv"):
+        options = Options(arguments, "tSmoge", ("target-directory", "suffix", "mode", "owner", "group", "rsh"))
+        yield from options.value("t", "target-directory")
+        yield from options.operands[-1:]
+        if options.operands[1:] and program != "ln":
+            # into a folder: under its own name
+            for source in options.operands[:-1]:
+                yield Word(f"{options.operands[-1].text}/{source.text.rstrip('/').rpartition('/')[2]}")
+    elif program in ("dd", "gdd"):
+        for word in arguments:
+            if word.text.startswith("of="):
+                yield Word(word.text[3:], word.glob)
+    elif program in ("sed", "gsed", "perl", "ruby"):
+        options = Options(arguments, "efF" if program in ("sed", "gsed") else "eI", ("expression", "file"))
+        if options.has("i", "in-place"):
+            yield from options.operands
+        if program in ("sed", "gsed"):
+            for text in command.texts:
+                for match in re.finditer(r"(?:^|[;}/0-9gp])w\s*(/[^\s;}]+)", text):
+                    yield Word(match[1])
+    elif program in ("curl", "wget"):
+        options = Options(
+            arguments, "oOPdHXAebuTFrmUxEw", ("output", "output-document", "output-dir", "directory-prefix")
+        )
+        yield from options.value("o", "output", "output-document", "output-dir", "directory-prefix", "P")
+        if program == "wget":
+            yield from options.value("O")
+    elif program in ("tar", "gtar", "bsdtar"):
+        options = Options(arguments, "fCbTX", ("file", "directory"))
+        first = arguments[0].text if arguments else ""
+        if options.has("x", "extract", "get") or (not first.startswith("-") and "x" in first):
+            yield from options.value("C", "directory")
+    elif program == "unzip":
+        yield from Options(arguments, "d").value("d")
+    elif program in (
+        "sort",
+        "shuf",
+        "gcc",
+        "cc",
+        "clang",
+        "g++",
+        "ld",
+        "openssl",
+        "gpg",
+        "jq",
+        "uniq",
+        "xxd",
+        "iconv",
+        "yq",
+    ):
+        yield from Options(arguments, "o", ("output",)).value("o", "output", "out")
+    elif program == "find":
+        texts = command.words
+        for index, word in enumerate(texts[:-1]):
+            if word.text in ("-fprint", "-fprint0", "-fprintf", "-fls"):
+                yield texts[index + 1]
+    elif program in ("awk", "gawk", "mawk", "nawk"):
+        for text in command.texts:
+            for match in re.finditer(r">\s*\"(/[^\"]+)\"", text):
+                yield Word(match[1])
+    elif program == "git" and "config" in command.texts and {"--system"}.intersection(command.texts):
+        yield Word("/etc/gitconfig")
+
+
+def writes_device(command: Command) -> str | None:
+    for word in written(command):
+        path = path_of(word.text, command.cwd)
+        if paths.block_device(path):
+            return f"{command.program or 'a redirection'} to {word}"
+    if command.program in ("shred", "wipefs", "badblocks", "hdparm", "blkdiscard", "sg_format"):
+        for word in command.arguments:
+            if paths.block_device(word.text):
+                return f"{command.program} of {word}"
+    return None
+
+
+def reads_device(command: Command) -> str | None:
+    for word in _paths(command):
+        if paths.block_device(path_of(word.text, command.cwd)) and word.text.startswith("/"):
+            return str(word)
+    return None
+
+
+def writes_system(command: Command) -> str | None:
+    for given in written(command):
+        word = given
+        if UNKNOWN in word.text and word.text.startswith("/") and not word.text.startswith("/" + UNKNOWN):
+            # below a folder that is known
+            word = Word(re.sub(r"\0", "x", word.text), word.glob)
+        path = path_of(word.text, command.cwd)
+        if paths.harmless_device(path):
+            continue
+        zone, _ = paths.zone(word, command.cwd, command.mounted)
+        if zone in ("root", "top", "system"):
+            return f"{command.program or 'a redirection'} to {word}"
+    return None
+
+
+def writes_unknown(command: Command) -> str | None:
+    """A redirection whose file begins with something unknown, which may be any."""
+    for redirect in command.redirects:
+        if redirect.writes and redirect.target.text.startswith(UNKNOWN + "/"):
+            return f"a redirection to {redirect.target}"
+    return None
+
+
+_NOT_PATHS = frozenset(
+    [
+        "echo",
+        "printf",
+        ":",
+        "true",
+        "false",
+        "test",
+        "[",
+        "alias",
+        "unalias",
+        "export",
+        "declare",
+        "local",
+        "unset",
+        "kill",
+        "sleep",
+        "which",
+        "type",
+        "set",
+    ]
+)
+
+
+_SPLIT = re.compile(r"[=@:,]")
+
+
+def _paths(command: Command) -> Iterator[Word]:
+    """Every word that a program may take for a file, and the parts of words like ``-f=x``, ``@x`` and ``a:b``."""
+    for redirect in command.redirects:
+        yield redirect.target
+    if command.program in _NOT_PATHS:
+        return
+    skip = 1 if command.program in ("grep", "egrep", "fgrep", "rg", "ag", "sed", "awk", "gawk", "jq", "git") else 0
+    for word in command.words:
+        text = word.text
+        if not text or len(text) > 4096 or text.startswith(("http://", "https://")):
+            continue
+        if skip and word is not command.words[0] and not text.startswith("-"):
+            skip -= 1
+            if "/" not in text and "~" not in text:
+                continue
+        yield word
+        if text.startswith("file://"):
+            yield Word(text[7:], word.glob)
+        elif _SPLIT.search(text):
+            for part in _SPLIT.split(text):
+                if part and part != text:
+                    yield Word(part.lstrip("<"), word.glob)
+        elif len(text) > 2 and text[0] == "-" and text[1] != "-":
+            yield Word(text[2:], word.glob)
+
+
+def touches(test: Callable[[Word, str | None], bool]) -> Check:
+    """A file of this kind is named."""
+
+    def check(command: Command) -> str | None:
+        return next((str(word) for word in _paths(command) if test(word, command.cwd)), None)
+
+    return check
+
+
+def writes(test: Callable[[Word, str | None], bool]) -> Check:
+    def check(command: Command) -> str | None:
+        return next(
+            (f"{command.program or 'a redirection'} to {word}" for word in written(command) if test(word, command.cwd)),
+            None,
+        )
+
+    return check
+
+
+def own_secret_read(command: Command) -> str | None:
+    if command.program in (
+        "ls",
+        "touch",
+        "git",
+        "rm",
+        "mkdir",
+        "find",
+        "stat",
+        "chmod",
+        "gitignore",
+        "openssl",
+        "ssh-keygen",
+    ):
+        return None
+    return touches(paths.own_secret)(command)

@@ -1,0 +1,1 @@
+"""Programs that start other programs, and what it is that they start."""
