@@ -2,45 +2,53 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from skynet_terminal.policy import code
 from skynet_terminal.policy.commands import DOWNLOAD, NO_INPUT, PROGRAM, Command, Input, Options, Redirect, path_of
-from skynet_terminal.policy.reader import (
+from skynet_terminal.policy.grammar import (
     Function,
     Group,
     Loop,
     Phrase,
     Pipeline,
-    Process,
     Redirection,
     Script,
     Simple,
     Stage,
-    Substitution,
     Text,
     Unreadable,
     Variable,
-    read,
 )
+from skynet_terminal.policy.multiplying import calls, is_endless, starts_in_background
+from skynet_terminal.policy.printed import output_of, printed
+from skynet_terminal.policy.reader import read
 from skynet_terminal.policy.words import BETWEEN, HOME, UNKNOWN, Expander, Word
 from skynet_terminal.policy.wrappers.parts import Argv, Code, Line
 from skynet_terminal.policy.wrappers.starts import starts
 
 MOST_COMMANDS = 600
+
+
 MOST_STARTS = 12
 """Of programs that start programs that start programs."""
+
+
 _MOST_TURNS = 8
+
+
 _MOST_CALLS = 10
+
+
 _LONGEST_VALUE = 10_000
+
+
 _MOST_TEXT = 300_000
 """Characters of all the texts that are run as lines inside the line."""
+
 
 COMMAND_VARIABLES = frozenset(
     [
@@ -72,6 +80,8 @@ COMMAND_VARIABLES = frozenset(
         "GIT_PROXY_COMMAND",
     ]
 )
+
+
 _KNOWN = {
     "HOME": HOME,
     "PWD": HOME,
@@ -81,7 +91,11 @@ _KNOWN = {
     "UID": "1000",
     "EUID": "1000",
 }
+
+
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "integer"})
+
+
 _FETCHERS = frozenset({"curl", "wget", "aria2c", "fetch", "http", "https", "xh", "axel", "lwp-download"})
 
 
@@ -99,8 +113,6 @@ class Walk:
         self.commands: list[Command] = []
         self.signs: list[Sign] = []
         self.unread: list[str] = []
-        self.says_more = False
-        """It has variables, redirections or functions, which are in no command's words."""
         self._variables: dict[str, str] = dict(_KNOWN)
         self._cwd: str | None = HOME
         self._functions: dict[str, Script] = {}
@@ -147,7 +159,7 @@ class Walk:
             with self._apart():
                 self._stage(stage)
             met = tuple(self.commands[start:])
-            self._stdin = Input(_output(met), met)
+            self._stdin = Input(output_of(met), met)
         self._stdin = before
 
     def _stage(self, stage: Stage) -> None:
@@ -180,7 +192,7 @@ class Walk:
                         self._script(body)
                 self._guess = before
             case "while" | "until" | "for":
-                if group.kind != "for" and _endless(group) and _starts_in_background(group.bodies[1]):
+                if group.kind != "for" and is_endless(group) and starts_in_background(group.bodies[1]):
                     self._sign("destructive.fork-bomb", "a loop without end starts commands in the background")
                 # what the first turn sets, the second one finds
                 for _ in range(2):
@@ -205,9 +217,8 @@ class Walk:
                 self._script(loop.body)
 
     def _define(self, function: Function) -> None:
-        self.says_more = True
         self._functions[function.name] = function.body
-        self._calls[function.name] = set(_calls(function.body, False))
+        self._calls[function.name] = set(calls(function.body, False))
         if self._multiplies(function.name):
             self._sign("destructive.fork-bomb", f"the function {function.name} starts itself again and again")
         # it may be called later, with anything
@@ -297,7 +308,7 @@ class Walk:
         self._stdin = before
         met = tuple(self.commands[first:])
         for command in outputs:
-            command.stdin = Input(_output(met), met)
+            command.stdin = Input(output_of(met), met)
 
     # --- simple commands
 
@@ -314,7 +325,7 @@ class Walk:
         met = tuple(self.commands[start:])
         self._inside += met
         if len(script) == 1 and len(met) >= 1 and not any(command.outer for command in met):
-            return _output(met)
+            return output_of(met)
         return None
 
     def _process(self, script: Script, output: bool) -> str:
@@ -327,7 +338,7 @@ class Walk:
         if output:
             self._outputs += met
             return "/dev/fd/output"
-        text = _output(tuple(met))
+        text = output_of(tuple(met))
         name = f"/dev/fd/{len(self.commands) + 100}"
         self._files[name] = text if text is not None else DOWNLOAD if _fetched(met) else UNKNOWN
         return name
@@ -367,8 +378,6 @@ class Walk:
                 stdin = Input(text if text not in (None, DOWNLOAD) and UNKNOWN not in text else None, sources)
                 if text == DOWNLOAD and not target.startswith("/dev/fd/"):
                     stdin = Input(None, (Command(words=(Word("curl"), Word(target))),))
-        if assignments or not all(map(_goes_nowhere, simple.redirections)):
-            self.says_more = True
         command = Command(
             words=tuple(words),
             assignments=tuple((name.rstrip("+="), value) for name, value in assignments),
@@ -388,7 +397,7 @@ class Walk:
                     self._taken_over(*word.text.partition("=")[::2])
         for writer in self._outputs:
             if writer.stdin is NO_INPUT:
-                writer.stdin = Input(_output((command,)), (command, *command.stdin.sources))
+                writer.stdin = Input(output_of((command,)), (command, *command.stdin.sources))
         if words:
             self._written(command)
             self._builtin(command)
@@ -466,7 +475,7 @@ class Walk:
                 if program == "unset":
                     self._functions.pop(word.text, None)
         elif program == "printf" and len(arguments) > 2 and arguments[0].text == "-v":
-            text = _printed([word.text for word in arguments[2:]])
+            text = printed([word.text for word in arguments[2:]])
             self._assign(f"{arguments[1].text}=", UNKNOWN if text is None else text)
         elif program == "set" and any(word.text == "--" for word in arguments):
             at = [word.text for word in arguments].index("--")
@@ -494,7 +503,7 @@ class Walk:
         """Which files hold what afterwards."""
         for redirect in command.redirects:
             if redirect.writes and redirect.target.known:
-                text = _output((command,))
+                text = output_of((command,))
                 path = path_of(redirect.target.text, self._cwd)
                 fetched = command.program in _FETCHERS or _fetched(command.upstream())
                 if fetched or text is not None:
@@ -655,167 +664,3 @@ def _saved(command: Command) -> list[str]:
     if options.has("O", "remote-name") or (command.program != "curl" and not names):
         names += [address.rstrip("/").rpartition("/")[2].partition("?")[0] for address in addresses]
     return [name for name in names if name not in ("-", "", "/dev/null")]
-
-
-def _endless(group: Group) -> bool:
-    condition = group.bodies[0]
-    if len(condition) != 1 or len(condition[0].stages) != 1:
-        return False
-    stage = condition[0].stages[0]
-    if isinstance(stage, Group):
-        return stage.kind == "calculation" or stage.kind == "test"
-    if not isinstance(stage, Simple) or not stage.words:
-        return False
-    first = _plain(stage.words[0])
-    return first in (("false",) if group.kind == "until" else ("true", ":", "[", "test", "/bin/true"))
-
-
-_WAITING = frozenset({"sleep", "wait", "read", "break", "exit"})
-
-
-def _starts_in_background(script: Script) -> bool:
-    """Without ever waiting."""
-    background = False
-    for pipeline in script:
-        for stage in pipeline.stages:
-            waits = isinstance(stage, Simple) and stage.words and not pipeline.background
-            if isinstance(stage, Simple) and waits and _plain(stage.words[0]) in _WAITING:
-                return False
-            if isinstance(stage, Group) and stage.kind in ("group", "subshell"):
-                background = background or any(_starts_in_background(body) for body in stage.bodies)
-        background = background or pipeline.background
-    return background
-
-
-def _plain(phrase: Phrase) -> str:
-    return "".join(part.value for part in phrase if isinstance(part, Text))
-
-
-def _calls(script: Script, spawns: bool) -> Iterator[tuple[str, bool]]:
-    """Every name that is called, and whether as one more process beside."""
-    for pipeline in script:
-        apart = spawns or pipeline.background or len(pipeline.stages) > 1
-        for stage in pipeline.stages:
-            match stage:
-                case Simple():
-                    if stage.words:
-                        yield _plain(stage.words[0]), apart
-                        if len(stage.words) > 1 and _plain(stage.words[0]) in (
-                            "eval",
-                            "command",
-                            "exec",
-                            "time",
-                            "nohup",
-                        ):
-                            yield _plain(stage.words[1]), apart
-                    for phrase in stage.words:
-                        for part in phrase:
-                            if isinstance(part, (Substitution, Process)):
-                                yield from _calls(part.script, True)
-                case Group():
-                    for body in stage.bodies:
-                        yield from _calls(body, apart)
-                case Loop():
-                    yield from _calls(stage.body, apart)
-                case Function():
-                    yield from _calls(stage.body, apart)
-
-
-# --- what is printed, where that is known without running anything
-
-
-def _output(commands: tuple[Command, ...]) -> str | None:
-    """Of a pipeline of echo, printf, cat of a here document, and decoders."""
-    text: str | None = None
-    for command in commands:
-        if len(commands) > 1 and any(
-            redirect.operator in (">", ">>", "&>", "&>>", ">|") for redirect in command.redirects
-        ):
-            return None
-        if any(UNKNOWN in word.text or word.glob for word in command.words):
-            return None
-        before = command.stdin.text
-        arguments = command.texts[1:]
-        match command.program:
-            case "echo":
-                text = _echoed(arguments)
-            case "printf":
-                text = _printed(arguments)
-            case "cat" | "tee" if not arguments or arguments == ["-"] or command.program == "tee":
-                text = before
-            case "base64" | "gbase64" if before is not None and Options(command.arguments, "w").has("dD", "decode"):
-                try:
-                    text = base64.b64decode("".join(before.split()) + "==").decode("utf-8", "replace")
-                except (binascii.Error, ValueError):
-                    return None
-            case "xxd" if before is not None and "r" in "".join(arguments):
-                try:
-                    text = bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", before)).decode("utf-8", "replace")
-                except ValueError:
-                    return None
-            case "rev" if before is not None and not arguments:
-                text = "\n".join(line[::-1] for line in before.split("\n"))
-            case "pwd":
-                text = command.cwd
-            case "which" | "command" | "type" if arguments:
-                text = arguments[-1]
-            case "true" | ":":
-                text = ""
-            case _:
-                return None
-        if text is None:
-            return None
-    return text.replace("\0", "") if text is not None else None
-
-
-def _echoed(arguments: list[str]) -> str:
-    escapes = newline = False
-    at = 0
-    while at < len(arguments) and re.fullmatch(r"-[neE]+", arguments[at]):
-        escapes = escapes or "e" in arguments[at]
-        newline = newline or "n" in arguments[at]
-        at += 1
-    text = " ".join(arguments[at:])
-    return (_escaped(text) if escapes else text) + ("" if newline else "\n")
-
-
-def _printed(arguments: list[str]) -> str | None:
-    if arguments[:1] == ["--"]:
-        arguments = arguments[1:]
-    if not arguments:
-        return None
-    form, values = _escaped(arguments[0]), arguments[1:]
-    places = re.findall(r"%[-0-9.]*[a-zA-Z]", form.replace("%%", ""))
-    if not places:
-        return form.replace("%%", "%")
-    if any(place not in ("%s", "%b", "%q", "%c") for place in places):
-        return None
-    found: list[str] = []
-    waiting = values or [""]
-    for _ in range(200):
-        if not waiting:
-            break
-
-        def value(match: re.Match[str]) -> str:
-            nonlocal waiting
-            if match[0] == "%%":
-                return "%"
-            first, waiting = (waiting[0] if waiting else ""), waiting[1:]
-            return _escaped(first) if match[0] == "%b" else first[:1] if match[0] == "%c" else first
-
-        found.append(re.sub(r"%%|%[sbqc]", value, form))
-    return "".join(found)
-
-
-def _escaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-
-    def character(match: re.Match[str]) -> str:
-        if match[1]:
-            return chr(int(match[1], 16))
-        if match[2]:
-            return chr(int(match[2], 8) & 0xFF)
-        return {"n": "\n", "t": "\t", "\\": "\\", "e": "\x1b", "r": "\r", "a": "\a", "b": "\b"}.get(match[3], match[0])
-
-    return re.sub(r"\\(?:x([0-9a-fA-F]{1,2})|0?([0-7]{1,3})|(.))", character, text, flags=re.DOTALL)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from skynet_terminal.policy.reader import (
+from skynet_terminal.policy.grammar import (
     Calculation,
     Document,
     Elements,

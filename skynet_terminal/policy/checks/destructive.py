@@ -54,7 +54,7 @@ def _removal(command: Command) -> tuple[str, str] | None:
         zone, everything = paths.zone(word, command.cwd, command.mounted)
         moved = command.program in ("mv", "gmv")
         if zone == "unknown":
-            if recursive and not moved or word.several and command.program in ("rm", "grm"):
+            if (recursive and not moved) or (word.several and command.program in ("rm", "grm")):
                 seen.setdefault("unknown", shown(word.text))
         elif zone in ("root", "top") or (zone == "home" and (recursive or everything)):
             if zone == "home" and everything and not recursive:

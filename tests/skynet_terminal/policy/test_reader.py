@@ -1,6 +1,7 @@
 import pytest
 
-from skynet_terminal.policy.reader import Unreadable, read
+from skynet_terminal.policy.grammar import Unreadable
+from skynet_terminal.policy.reader import read
 from skynet_terminal.policy.walk import Walk
 
 from .cases import DANGEROUS, ORDINARY
