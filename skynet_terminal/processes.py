@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from skynet_memory.database import to_the_end
@@ -34,6 +35,7 @@ PACE = 128 * 1024**2
 PACE_S = 0.05
 
 _PIECE_BYTES = 65_536
+_OFTEN_IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 # The shell sets the limits, since code between fork and exec is not safe in a process with threads (preexec_fn).
 _LIMITED = f'ulimit -c 0; ulimit -n {OPEN_FILES} 2>/dev/null; exec "$@"'
 
@@ -359,7 +361,11 @@ class _Beginning:
 
 @contextmanager
 def _file_of(data: bytes) -> Iterator[IO[bytes]]:
-    """A file without a name: unlike a pipe it needs nobody who writes while it is read."""
+    """A file without a name: unlike a pipe it needs nobody who writes while it is read.
+
+    For nothing it is a device, since programs (ripgrep) read a file that they are given instead of the directory. A
+    sandbox sees to it that this is not the machine's own where commands could change that.
+    """
     if not data:
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123
             yield nothing
@@ -368,3 +374,19 @@ def _file_of(data: bytes) -> Iterator[IO[bytes]]:
         file.write(data)
         file.seek(0)
         yield file
+
+
+def hear_signals() -> None:
+    """Have what this process starts begin with no signal ignored.
+
+    ``nohup`` and ``&`` of a script have a program ignore some, and what is ignored stays so in all that it starts, up
+    to a shell in a terminal, which then cannot be interrupted. What is handled does not stay: so they are handled, by
+    doing nothing. For the main thread, at the start.
+    """
+    for number in _OFTEN_IGNORED:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _nothing)
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    pass

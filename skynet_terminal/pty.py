@@ -255,7 +255,7 @@ class Terminal:
         _set_size(self._master, cols, rows)
 
     def send_signal(self, name: str) -> None:
-        """Signal the program in the foreground; ``HUP`` also the one that leads the terminal.
+        """Signal the program in the foreground; ``HUP`` all that have this terminal.
 
         ``INT``, ``QUIT`` and ``TSTP`` come from the terminal itself, as of a key: nobody can be out of their reach.
 
@@ -276,10 +276,11 @@ class Terminal:
                 fcntl.ioctl(self._master, _TIOCSIG, number)
                 return
         try:
-            group = os.tcgetpgrp(self._master) or self.pid
-            os.killpg(group, number)
-            if number == signal.SIGHUP and group != self.pid:
-                os.killpg(self.pid, number)
+            if number == signal.SIGHUP:
+                # A shell that leads it would tell the others, but in a sandbox it is not the first one of the session
+                _signal_session(self.pid, number)
+            else:
+                os.killpg(os.tcgetpgrp(self._master) or self.pid, number)
         except PermissionError as exc:
             raise TerminalError(f"the program in the foreground may not be sent SIG{name}") from exc
         except OSError:  # it has ended just now
@@ -302,10 +303,8 @@ class Terminal:
         """
         try:
             if not self._exited and hangup_s > 0:
-                with suppress(TerminalError):
-                    self.send_signal("HUP")
-                with suppress(TerminalError):
-                    self.send_signal("CONT")
+                for number in (signal.SIGHUP, signal.SIGCONT):  # what is stopped has to go on to hear it
+                    _signal_session(self.pid, number)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(hangup_s):
                         await self.ended.wait()
@@ -533,11 +532,21 @@ def _kill_session(leader: int) -> None:
     """Kill what a program that has ended has left in the background: not all of it hears that the terminal is gone."""
     with suppress(OSError):
         os.killpg(leader, signal.SIGKILL)
-    with suppress(OSError):  # not Linux: then what is in other groups stays
-        for name in os.listdir("/proc"):  # noqa: PTH208 - no path is needed
-            with suppress(ValueError, OSError):
-                if (pid := int(name)) != leader and os.getsid(pid) == leader:
-                    os.kill(pid, signal.SIGKILL)
+    _signal_session(leader, signal.SIGKILL, but=leader)
+
+
+def _signal_session(leader: int, number: signal.Signals, *, but: int = 0) -> None:
+    """Signal each process of the session that may be signalled."""
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - no path is needed
+    except OSError:  # not Linux: then only those in the leader's group
+        names = []
+        with suppress(OSError):
+            os.killpg(leader, number)
+    for name in names:
+        with suppress(ValueError, OSError):
+            if (pid := int(name)) != but and os.getsid(pid) == leader:
+                os.kill(pid, number)
 
 
 def _set_size(master: int, cols: int, rows: int) -> None:

@@ -33,7 +33,9 @@ def run_gateway(options: RunOptions) -> int:
     from skynet.gateway.server import CannotListen
     from skynet.hooks.loading import HooksRefused
     from skynet_memory.errors import DatabaseRefused
+    from skynet_terminal.processes import hear_signals
 
+    hear_signals()
     try:
         serve(config, on_ready=lambda url: _say(ready_text(config, url, is_new_token=is_new_token)))
     except (CannotListen, DatabaseRefused, HooksRefused) as exc:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
@@ -20,6 +21,7 @@ from skynet_terminal.sandbox.seccomp import seccomp_filter
 from skynet_terminal.sandbox.system import HOSTNAME, USER, SystemFiles, system_arguments
 from skynet_terminal.sandbox.warden import Warden
 
+PROBE_S = 10.0
 DEATH_S = 2.0
 """So long ``release`` waits for what was killed."""
 SHARED_MEMORY_BYTES = 64 * 1024**2
@@ -42,6 +44,13 @@ _WITHOUT_DEVICES = (
     'test -c /dev/fd/0 && ! test -t 0 && exec 0<"$1"; test -c /dev/fd/1 && ! test -t 1 && exec 1>"$1"; '
     'test -c /dev/fd/2 && ! test -t 2 && exec 2>"$1"; shift; exec "$@"'
 )
+# With a terminal bubblewrap is in the process group of what it runs, unless that is a shell which makes groups. A key is
+# then for both, and would end all of it where the program has its own way with that: outside nobody hears these
+# signals, and inside they are again what they are everywhere.
+_HEARD_INSIDE = ("INT", "QUIT", "TSTP", "TERM", "HUP", "USR1", "USR2")
+_DEAF = f"trap '' {' '.join(_HEARD_INSIDE)}; exec \"$@\""
+_ENV = "/usr/bin/env"
+_HEARING = f"--default-signal={','.join(_HEARD_INSIDE)}"
 _NAMESPACES = (
     "--unshare-user",
     "--unshare-pid",
@@ -106,6 +115,8 @@ class Bubblewrap:
         self._system = SystemFiles(directory)
         self._refreshing = asyncio.Lock()
         self._filter = seccomp_filter()
+        self._can_hear: bool | None = None
+        """Whether ``env`` can reset signals, once that was tried."""
 
     @property
     def guards_devices(self) -> bool:
@@ -119,6 +130,8 @@ class Bubblewrap:
         try:
             async with self._refreshing:
                 masked = await asyncio.to_thread(self._look, profile)
+                if tty and self._can_hear is None:
+                    self._can_hear = await asyncio.to_thread(_resets_signals)
         except OSError as exc:
             raise SandboxUnavailable(f"the sandbox's system cannot be made: {exc}") from exc
         door = await self._open(profile.hosts) if profile.hosts else None
@@ -135,11 +148,13 @@ class Bubblewrap:
                 # Not on the command line: it is everybody's to read, and variables hold secrets.
                 data = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
                 descriptors.append(_file_of("arguments", data, on_failure))
-                inner = [*door.argv_prefix(argv)] if door is not None else [*argv]
+                inner = [_ENV, _HEARING, *argv] if tty and self._can_hear else [*argv]
+                if door is not None:
+                    inner = [*door.argv_prefix(inner)]
                 script = _LIMITED.format(limits=_ulimits(profile.limits))
                 launch = BubblewrapLaunch(
                     [
-                        *self._without_devices(),
+                        *self._prepared(tty=tty),
                         self._program,
                         "--args",
                         str(descriptors[-1]),
@@ -180,7 +195,10 @@ class Bubblewrap:
                     options += _nothing_at(target) if path.is_dir() else ("--ro-bind", "/dev/null", str(target))
         return options
 
-    def _without_devices(self) -> Sequence[str]:
+    def _prepared(self, *, tty: bool) -> Sequence[str]:
+        """What bubblewrap is started by, so that its descriptors and signals are as they have to be."""
+        if tty:
+            return ("/bin/sh", "-c", _DEAF, "sh") if self._can_hear else ()
         null = next((str(path) for path in self._system.devices if path.name == "null"), "")
         return ("/bin/sh", "-c", _WITHOUT_DEVICES, "sh", null) if null else ()
 
@@ -342,6 +360,14 @@ async def _ended(descriptor: int) -> None:
                 await ended.wait()
     finally:
         loop.remove_reader(descriptor)
+
+
+def _resets_signals() -> bool:
+    """Whether ``env`` can (coreutils 8.31, of 2019). Commands see the same one."""
+    with suppress(OSError, subprocess.SubprocessError):
+        argv = (_ENV, _HEARING, "true")
+        return subprocess.run(argv, capture_output=True, timeout=PROBE_S, check=False).returncode == 0  # noqa: S603
+    return False
 
 
 def _ulimits(limits: Limits) -> str:

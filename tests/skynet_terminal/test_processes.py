@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -274,3 +275,29 @@ class TestWithoutPidfd:
 
     def test_cancelling_kills_all_of_it(self, run: Run, tmp_path: Path) -> None:
         test_cancelling_kills_all_of_it(run, tmp_path)
+
+
+@pytest.mark.parametrize("ignored", ["HUP", "INT QUIT", "HUP INT QUIT TERM USR1 USR2"])
+def test_what_the_gateway_ignores_is_heard_by_what_it_starts(tmp_path: Path, ignored: str) -> None:
+    """``nohup`` and ``&`` have it ignore signals, which everything started by it would ignore as well."""
+    script = (
+        "import asyncio, pathlib\n"
+        "from skynet_terminal.processes import hear_signals, run_program\n"
+        "hear_signals()\n"
+        "argv = ['grep', '-E', '^Sig(Ign|Blk)', '/proc/self/status']\n"
+        f"ended = asyncio.run(run_program(argv, name='test', cwd=pathlib.Path('/'), env={ENV!r}))\n"
+        "print(ended.stdout.text())\n"
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"trap '' {ignored}; exec \"$@\"", "sh", sys.executable, "-c", script],
+        capture_output=True,
+        check=True,
+        timeout=40,
+        cwd=Path(__file__).parents[2],
+    )
+    assert [line.split()[1].strip("0") for line in done.stdout.decode().splitlines()] == ["", ""]
+
+
+def test_nothing_to_read_is_no_file(run: Run, tmp_path: Path) -> None:
+    """ripgrep, for one, would look for words in it and not in the directory."""
+    assert run(output(tmp_path, "stat -Lc %F /proc/self/fd/0")) == "character special file"

@@ -45,6 +45,11 @@ async def says(terminal: Terminal, text: str, since: int = 0) -> int:
     return cursor
 
 
+def foreground(terminal: Terminal) -> str:
+    """The process group that has the terminal (tpgid of proc_pid_stat(5))."""
+    return Path(f"/proc/{terminal.pid}/stat").read_text().rpartition(")")[2].split()[5]
+
+
 async def test_a_conversation_with_python(confined: Place) -> None:
     """SK-173."""
     terminal = await confined.open(["python3", "-i", "-q"])
@@ -94,15 +99,56 @@ async def test_it_sees_another_size_at_once(confined: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "QUIT", "HUP", "USR1", "USR2"])
-async def test_signals(there: Place, name: str) -> None:
+async def test_signals(confined: Place, name: str) -> None:
     script = (
         f"import signal, sys\nsignal.signal(signal.SIG{name}, lambda *a: sys.exit(33))\nprint('ready')\nsignal.pause()"
     )
-    terminal = await there.open(["python3", "-c", script])
+    terminal = await confined.open(["python3", "-c", script])
     await says(terminal, "ready")
     terminal.send_signal(name)
     await terminal.ended.wait()
     assert terminal.exit_code == 33
+
+
+async def test_a_program_that_is_no_shell_hears_keys(confined: Place) -> None:
+    """SK-173: they are for the program and not for what confines it."""
+    terminal = await confined.open(["python3", "-i", "-q"])
+    at = await says(terminal, ">>> ")
+    terminal.write(b"import time; print('now', flush=True); time.sleep(1000)\n")
+    at = await says(terminal, "now\r\n", at)
+    terminal.write(b"\x03")
+    at = await says(terminal, "KeyboardInterrupt\r\n>>> ", at)
+    terminal.write(b"6 * 7\n")
+    await says(terminal, "42\r\n", at)
+
+
+async def test_signals_act_as_they_do_everywhere(confined: Place) -> None:
+    """None is ignored, whatever the sandbox does for itself."""
+    terminal = await confined.open(["grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status"])
+    assert [line.split()[1].strip("0") for line in (await all_of(terminal)).splitlines()] == ["", ""]
+
+
+@pytest.mark.parametrize("by", ["key", "signal"])
+async def test_a_program_that_stops_and_goes_on(confined: Place, by: str) -> None:
+    """^Z on one that is no shell: its group has nobody to go back to, so the kernel stops it only for STOP."""
+    script = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGTSTP, lambda *a: os.write(1, b'asked '))\n"
+        "signal.signal(signal.SIGCONT, lambda *a: os.write(1, b'again '))\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(1000)\n"
+    )
+    terminal = await confined.open(["python3", "-c", script])
+    at = await says(terminal, "ready")
+    if by == "key":
+        terminal.write(b"\x1a")
+    else:
+        terminal.send_signal("TSTP")
+    at = await says(terminal, "asked", at)
+    terminal.send_signal("STOP")
+    terminal.send_signal("CONT")
+    await says(terminal, "again", at)
+    assert terminal.running
 
 
 async def test_how_it_ended(there: Place) -> None:
@@ -140,6 +186,7 @@ async def test_jobs_of_a_shell(confined: Place, by: str) -> None:
             terminal.send_signal(name)
 
     at = await says(terminal, "bash-")
+    shell = foreground(terminal)
     terminal.write(b"sh -c 'echo up-$((1+1)); exec sleep 100'\n")
     at = await says(terminal, "up-2", at)
     press("TSTP", b"\x1a")
@@ -148,6 +195,7 @@ async def test_jobs_of_a_shell(confined: Place, by: str) -> None:
     at = await says(terminal, "Stopped", at)
     terminal.write(b"fg\n")
     at = await says(terminal, "exec sleep 100'\r\n", at)
+    await until(lambda: foreground(terminal) != shell)  # bash says that it goes on before it does
     press("INT", b"\x03")
     terminal.write(b"echo code-$?\n")
     at = await says(terminal, "code-130", at)
@@ -169,13 +217,23 @@ async def test_the_foreground_is_killed_with_it(there: Place) -> None:
     await until(lambda: not psutil.pid_exists(pid))
 
 
-async def test_a_window_that_is_closed(there: Place) -> None:
+async def test_a_window_that_is_closed(confined: Place) -> None:
     """The program may tidy up."""
     script = "trap 'echo tidy > tidied; exit' HUP; echo ready; while :; do sleep 0.05; done"
-    terminal = await there.open(["bash", "-c", script])
+    terminal = await confined.open(["bash", "-c", script])
     await says(terminal, "ready")
     await terminal.close(30)
-    assert (there.profile.folder / "tidied").read_text() == "tidy\n"
+    assert (confined.profile.folder / "tidied").read_text() == "tidy\n"
+
+
+async def test_a_window_of_a_shell_that_is_closed(confined: Place) -> None:
+    """Whatever is in front, the shell keeps what was typed."""
+    terminal = await confined.open(["bash", "--norc", "-i"])
+    at = await says(terminal, "bash-")
+    terminal.write(b"HISTFILE=~/typed; echo r''eady; sleep 1000\n")
+    await says(terminal, "ready\r\n", at)
+    await terminal.close(30)
+    assert "sleep 1000" in (confined.profile.folder / "typed").read_text()
 
 
 async def test_nothing_of_it_outlives_it(there: Place) -> None:
