@@ -14,6 +14,7 @@ from skynet.cli.client import GatewayClient, open_client
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.models import choose_model
 from skynet.cli.output import is_terminal, print_json, printable, write
+from skynet.cli.questions import asking, of_session
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 
 ABORT_TIMEOUT_S = 2.0
@@ -45,7 +46,8 @@ async def _ask(client: GatewayClient, text: str, session: str, *, as_json: bool)
     client.listen(printer.take)
     params = {"message": text, "sessionKey": session, "idempotencyKey": run_id}
     try:
-        payload = await client.request_final("agent", params)
+        async with asking(client, of_session(session), before=printer.end_line):
+            payload = await client.request_final("agent", params)
     except asyncio.CancelledError:
         await _abort(client, session, run_id)
         printer.end_line()

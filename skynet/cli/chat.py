@@ -17,6 +17,7 @@ from skynet.cli.client import Event, GatewayClient, GatewayUnreachable, open_cli
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.models import choose_model
 from skynet.cli.output import print_error, print_fields, print_notice, print_table, write
+from skynet.cli.questions import asking, of_session
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet.cli.transcript import message_text, print_messages
 from skynet.supervisor import Supervisor
@@ -106,11 +107,12 @@ class Conversation:
         stop_listening = self._client.listen(printer.take)
         end = self._client.expect(lambda event: _end_of(run_id, event))
         try:
-            with _on_interrupt(lambda: self._tasks.start(self._abort(run_id), name="stop the answer")):
-                params = {"sessionKey": self._session, "message": text, "idempotencyKey": run_id}
-                answer = await self._client.request("chat.send", params)
-                if "aborted" not in answer:  # "stop" and the like end other runs and start none
-                    _show_end(printer, await end)
+            async with asking(self._client, of_session(self._session), before=printer.end_line):
+                with _on_interrupt(lambda: self._tasks.start(self._abort(run_id), name="stop the answer")):
+                    params = {"sessionKey": self._session, "message": text, "idempotencyKey": run_id}
+                    answer = await self._client.request("chat.send", params)
+                    if "aborted" not in answer:  # "stop" and the like end other runs and start none
+                        _show_end(printer, await end)
         finally:
             end.cancel()
             stop_listening()

@@ -6,15 +6,15 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from skynet.cli.client import Event, RequestFailed, open_client
+from skynet.cli.client import RequestFailed, open_client
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.output import is_terminal, print_json, print_notice, printable
+from skynet.cli.questions import asking, of_command
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 
 Directory = Annotated[
@@ -51,8 +51,7 @@ async def execute(
         params["timeoutMs"] = max(1, round(timeout * 1000))
     if node:
         params |= {"host": "node", "node": node}
-    async with open_client(find_target(options)) as client:
-        client.listen(partial(tell_of_question, params["command"]))
+    async with open_client(find_target(options)) as client, asking(client, of_command(params["command"]), joins=True):
         try:
             if background:
                 job = (await client.request("terminal.exec_bg", params, timeout_s=None))["job"]
@@ -76,18 +75,20 @@ async def execute(
 def command_line(words: Sequence[str]) -> str:
     """
     Raises:
-        CliError: there are none.
+        CliError: there are none, or they begin with an option that this command does not have.
     """
+    if words and words[0].startswith("-"):
+        option = words[0].partition("=")[0]
+        raise CliError(
+            f"unknown option: {option}",
+            exit_code=Exit.USAGE,
+            code="usage",
+            hint="options come before the command, the command's own after its name; see: skynet exec --help",
+        )
     line = words[0] if len(words) == 1 else shlex.join(words)
     if not line.strip():
         raise CliError("no command was given", exit_code=Exit.USAGE, code="usage", hint="skynet exec 'ls | wc -l'")
     return line
-
-
-def tell_of_question(command: str, event: Event) -> None:
-    """Say that the command waits for a yes that this person can give."""
-    if event.name == "exec.approval.requested" and event.payload["request"].get("command") == command:
-        print_notice(f"[waiting for a yes: skynet approvals allow {event.payload['id']}]")
 
 
 def refused(error: RequestFailed) -> CliError:

@@ -12,10 +12,10 @@ from skynet.cli.client import GatewayClient, open_client
 from skynet.cli.errors import CliError
 from skynet.cli.output import ago, print_json, print_table
 from skynet.cli.people import find_person
+from skynet.cli.questions import SHOWN_ENDING, one_line, place
 from skynet.cli.target import NO_OPTIONS, GatewayOptions, Options, find_target
 from skynet_memory.ids import now_ms
 
-SHOWN_ENDING = 8
 LEAST_ENDING = 4
 """Characters of an id's end that name it: the beginning is a time."""
 
@@ -85,7 +85,7 @@ async def _resolve(approval_id: str, decision: str, options: GatewayOptions) -> 
     if options.json:
         print_json(result)
         return
-    print(f"{decision}: {_shown(found['request']['command'])}")
+    print(f"{decision}: {one_line(found['request']['command'])}")
 
 
 async def _whose(client: GatewayClient, person: str) -> dict[str, Any]:
@@ -105,18 +105,9 @@ def _named(found: list[dict[str, Any]], text: str, hint: str) -> dict[str, Any]:
     return named[0]
 
 
-def _shown(text: str) -> str:
-    """A command on one line. What could hide a part of it is spelled out: control and direction marks."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def _pattern(text: str) -> str:
     """The command that a grant is of; in patterns a backslash comes before what would stand for any word."""
-    return _shown(shlex.join(word.removeprefix("\\") for word in json.loads(text)))
-
-
-def _where(host: str | None, node: str | None) -> str:
-    return f"node {node[:SHOWN_ENDING]}" if node else host or ""
+    return one_line(shlex.join(word.removeprefix("\\") for word in json.loads(text)))
 
 
 def _row(waiting: dict[str, Any]) -> tuple[str, ...]:
@@ -124,9 +115,9 @@ def _row(waiting: dict[str, Any]) -> tuple[str, ...]:
     minutes, seconds = divmod(max(0, waiting["expiresAtMs"] - now_ms()) // 1000, 60)
     return (
         waiting["id"][-SHOWN_ENDING:],
-        _shown(request["command"]),
-        _where(request["host"], request["nodeId"]),
-        _shown(request.get("reason", "")),
+        one_line(request["command"]),
+        place(request),
+        one_line(request.get("reason", "")),
         request.get("askedBy", ""),
         "you may decide" if waiting["decidable"] else "waits for somebody else",
         f"in {minutes}:{seconds:02}",
@@ -138,7 +129,7 @@ def _grant_row(grant: dict[str, Any]) -> tuple[str, ...]:
     return (
         grant["id"][-SHOWN_ENDING:],
         _pattern(grant["pattern"]),
-        _where(grant["host"], grant["nodeId"]),
+        place(grant),
         ago(grant["createdAt"], at_ms),
         ago(grant["lastUsedAt"], at_ms) if grant["lastUsedAt"] else "never",
         str(grant["uses"]),

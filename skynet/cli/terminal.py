@@ -7,6 +7,7 @@ for as long as the gateway is configured.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from base64 import b64encode
 from typing import Annotated, Any
 
@@ -16,11 +17,13 @@ from skynet.cli.client import Event, GatewayClient, GatewayUnreachable, RequestF
 from skynet.cli.errors import CliError, Exit
 from skynet.cli.exec import Directory, exit_code, refused
 from skynet.cli.output import ago, print_json, print_notice, print_table
+from skynet.cli.questions import asking, of_command
 from skynet.cli.target import NO_OPTIONS, Options, find_target
 from skynet.cli.tty import Tty, detach_key, raw_tty, require_tty, tty_size
 from skynet.supervisor import Supervisor
 from skynet_memory.ids import now_ms
 
+SHELL = "bash"
 WRITE_BYTES = 65_536
 """What one request types at most."""
 DetachKey = Annotated[
@@ -177,8 +180,10 @@ class _Session:
 
 
 async def _created(client: GatewayClient, params: dict[str, Any]) -> dict[str, Any]:
+    command = params.get("command") or shlex.quote(params.get("shell") or SHELL)
     try:
-        terminal: dict[str, Any] = await client.request("terminal.create", params, timeout_s=None)
+        async with asking(client, of_command(command), joins=True):
+            terminal: dict[str, Any] = await client.request("terminal.create", params, timeout_s=None)
     except RequestFailed as exc:
         raise refused(exc) from exc
     return terminal

@@ -70,22 +70,18 @@ def test_what_may_not_be_run(skynet: Skynet) -> None:
     assert skynet("exec", "--bg", "rm -rf /").code == Exit.BLOCKED
 
 
-@sandboxed
-def test_what_needs_a_yes_says_so(gateway: RunningGateway, skynet: Skynet) -> None:
-    """And runs, or not, once that is given."""
-    env = environment(gateway.home, SKYNET_GATEWAY_PORT=gateway.url.rpartition(":")[2])
-    with subprocess.Popen([*SKYNET, "exec", "sudo true"], env=env, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        told = process.stderr.readline()
-        assert told.startswith("[waiting for a yes: skynet approvals allow ")
-        assert skynet("approvals", "deny", told.strip("]\n").split()[-1]).code == Exit.OK
-        assert process.wait(TIMEOUT_S) == Exit.BLOCKED
-
-
 def test_what_makes_no_sense(skynet: Skynet) -> None:
     for arguments in ((), ("",), ("--timeout", "301", "ls"), ("--timeout", "0", "ls"), ("--bg", "--node", "n", "ls")):
         assert skynet("exec", *arguments).code == Exit.USAGE, arguments
     assert skynet("exec", "--cwd", "../..", "ls").code == Exit.FAILED
+
+
+def test_an_option_that_there_is_not(skynet: Skynet) -> None:
+    """Is not taken for the command; what follows the command is the command's own."""
+    for arguments in (("--timout", "3", "ls"), ("--timout=3", "ls"), ("--cwd", "sub", "-x", "ls"), ("--", "--x")):
+        outcome = skynet("exec", *arguments)
+        assert (outcome.code, "unknown option: -" in outcome.err) == (Exit.USAGE, True), outcome
+        assert "skynet exec --help" in outcome.err
 
 
 @sandboxed
