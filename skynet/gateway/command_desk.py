@@ -6,6 +6,7 @@ The assistant's tools, ``terminal.*`` and the command line all come here; nothin
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ from skynet_terminal.shells import Shells
 from skynet_terminal.terminals import Terminals
 from skynet_users.caller import Caller
 from skynet_users.permissions import Permission
+
+log = logging.getLogger(__name__)
 
 SHELL = "bash"
 NODE = "node"
@@ -228,9 +231,12 @@ class CommandDesk:
 
     async def stop_person(self, user_id: UserId) -> None:
         """End all that a person runs."""
-        await self.terminals.close_person(user_id)
-        await self._shells.close_person(user_id)
-        await self.jobs.close_person(user_id)
+        ended = await asyncio.gather(
+            *(each.close_person(user_id) for each in (self.terminals, self._shells, self.jobs)), return_exceptions=True
+        )
+        for error in ended:
+            if error is not None:  # what cannot be ended keeps nothing else from its end
+                log.error("not all that %s runs could be ended", user_id, exc_info=error)
 
     # What happens inside
 

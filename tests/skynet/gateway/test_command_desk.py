@@ -288,6 +288,23 @@ async def test_jobs_and_terminals_are_their_persons_and_end_with_the_rights(worl
     await until(lambda: not any({"7655", "7656"} & {*each.info["cmdline"]} for each in _processes()))
 
 
+async def test_what_cannot_be_ended_keeps_nothing_else_running(
+    world: DeskWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The terminals fail here, as they would without a supervisor."""
+    ada = await world.person("Ada")
+    job = await world.desk.start_job(ada, "sleep 7657")
+    world.desk.terminals = BrokenTerminals()  # type: ignore[assignment]
+    await world.desk.stop_person(ada.user_id)
+    assert (await world.desk.jobs.status(ada.user_id, job.id)).status == "killed"
+    assert "not all that" in caplog.text
+
+
+class BrokenTerminals:
+    async def close_person(self, owner: str) -> None:
+        raise OSError("broken")
+
+
 async def test_mounts_and_keys_are_for_whom_the_house_says(opened: OpenDesk, tmp_path: Path) -> None:
     """BA-099, SP-120."""
     photos = tmp_path / "photos"
