@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from msgspec import UNSET
 
 from skynet.gateway.command_desk import ExecOutcome
 from skynet_protocol import terminal as wire
-from skynet_terminal.capture import LONGEST_TEXT, Captured
 from skynet_terminal.jobs import Job, JobOutput
 from skynet_terminal.pty import Terminal
 from skynet_terminal.viewers import Chunk
-
-_CUT: Final = re.compile(r"\n\[… (\d+) characters left out …\]\n")
 
 
 def exec_result(outcome: ExecOutcome, *, raw: bool = False) -> wire.TerminalExecResult:
     """How a command ended. Takes some ms for much output."""
     result = outcome.result
-    output = result.output.text()
-    omitted = _omitted(result.output, output)
-    cut_apart = any(_omitted(each, each.text()) for each in (result.stdout, result.stderr))
+    stdout, stderr, output = (each.shown() for each in (result.stdout, result.stderr, result.output))
     return wire.TerminalExecResult(
-        stdout=result.stdout.text(),
-        stderr=result.stderr.text(),
-        output=output,
+        stdout=stdout.text,
+        stderr=stderr.text,
+        output=output.text,
         exit_code=result.exit_code,
         signal=result.signal or UNSET,
         timed_out=result.timed_out,
         overrun=result.overrun or UNSET,
         duration_ms=result.duration_ms,
-        truncated=bool(omitted) or cut_apart,
-        omitted_chars=omitted,
+        truncated=any(each.omitted for each in (stdout, stderr, output)),
+        omitted_chars=output.omitted,
         sandbox=outcome.sandbox,
         raw=wire.RawOutput(stdout=result.stdout.text(plain=False), stderr=result.stderr.text(plain=False))
         if raw
@@ -83,9 +75,3 @@ def output_of(chunk: Chunk | JobOutput, ended: Terminal | Job | None) -> wire.Te
         exit_code=UNSET if ended is None or ended.exit_code is None else ended.exit_code,
         signal=UNSET if ended is None else ended.signal or UNSET,
     )
-
-
-def _omitted(captured: Captured, text: str) -> int:
-    """How many characters of it ``text`` leaves out, which says so in its middle."""
-    found = _CUT.search(text) if captured.omitted_bytes else _CUT.match(text, LONGEST_TEXT * 7 // 10)
-    return 0 if found is None else int(found[1])

@@ -44,8 +44,8 @@ _WITHOUT_DEVICES = (
     'test -c /dev/fd/0 && ! test -t 0 && exec 0<"$1"; test -c /dev/fd/1 && ! test -t 1 && exec 1>"$1"; '
     'test -c /dev/fd/2 && ! test -t 2 && exec 2>"$1"; shift; exec "$@"'
 )
-# With a terminal bubblewrap is in the process group of what it runs, unless that is a shell which makes groups. A key is
-# then for both, and would end all of it where the program has its own way with that: outside nobody hears these
+# With a terminal bubblewrap is in the process group of what it runs, unless that is a shell which makes groups. A key
+# is then for both, and would end all of it where the program has its own way with that: outside nobody hears these
 # signals, and inside they are again what they are everywhere.
 _HEARD_INSIDE = ("INT", "QUIT", "TSTP", "TERM", "HUP", "USR1", "USR2")
 _DEAF = f"trap '' {' '.join(_HEARD_INSIDE)}; exec \"$@\""

@@ -20,6 +20,7 @@ from skynet_terminal.sandbox.unconfined import Unconfined
 from skynet_terminal.sandbox.warden import Warden
 
 PROBE_S = 30.0
+SETTINGS = Path("/proc/sys")
 
 _ENGINES: tuple[Literal["podman"], Literal["docker"]] = ("podman", "docker")
 
@@ -65,6 +66,8 @@ async def choose(
     warden: Warden | None = None,
     egress: Egress | None = None,
     hidden: Sequence[Path] = (),
+    path: str = PATH,
+    settings: Path = SETTINGS,
 ) -> Sandbox:
     """The sandbox of this name, after a command has run in it.
 
@@ -74,6 +77,8 @@ async def choose(
         directory: for what the sandbox keeps; it is made.
         image: for ``podman`` and ``docker``; without one ``auto`` does not try them.
         hidden: the gateway's own directories, which commands never see.
+        path: where the sandboxes' programs are looked for.
+        settings: the kernel's, which say why one does not work.
 
     Raises:
         SandboxUnavailable: it does not work, or none does. The words say what to do.
@@ -83,19 +88,19 @@ async def choose(
         case "none":
             return Unconfined()
         case "bubblewrap":
-            return await _bubblewrap(directory, warden, egress, hidden)
+            return await _bubblewrap(directory, warden, egress, hidden, path, settings)
         case "podman" | "docker":
-            return await _engine(name, image, egress, hidden)
+            return await _engine(name, image, egress, hidden, path)
         case "auto":
             problems = []
             try:
-                return await _bubblewrap(directory, warden, egress, hidden)
+                return await _bubblewrap(directory, warden, egress, hidden, path, settings)
             except SandboxUnavailable as exc:
                 problems.append(str(exc))
             for engine in _ENGINES:
                 try:
                     if image:
-                        return await _engine(engine, image, egress, hidden)
+                        return await _engine(engine, image, egress, hidden, path)
                 except SandboxUnavailable as exc:
                     problems.append(str(exc))
             if not image:
@@ -170,9 +175,14 @@ def _warnings(sandbox: Sandbox, features: Sequence[Feature]) -> list[str]:
 
 
 async def _bubblewrap(
-    directory: Path, warden: Warden | None, egress: Egress | None, hidden: Sequence[Path]
+    directory: Path,
+    warden: Warden | None,
+    egress: Egress | None,
+    hidden: Sequence[Path],
+    path: str,
+    settings: Path,
 ) -> Bubblewrap:
-    program = shutil.which("bwrap", path=PATH)
+    program = shutil.which("bwrap", path=path)
     if program is None:
         raise SandboxUnavailable(
             "bubblewrap is not installed: apt install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora), "
@@ -194,15 +204,15 @@ async def _bubblewrap(
         problem = problem or said
         if "disable-userns" not in said and "max_user_namespaces" not in said:
             break
-    raise SandboxUnavailable(f"bubblewrap does not work here ({problem}). {_advice(problem)}")
+    raise SandboxUnavailable(f"bubblewrap does not work here ({problem}). {_advice(problem, settings)}")
 
 
 async def _engine(
-    name: Literal["podman", "docker"], image: str, egress: Egress | None, hidden: Sequence[Path]
+    name: Literal["podman", "docker"], image: str, egress: Egress | None, hidden: Sequence[Path], path: str
 ) -> Sandbox:
     if not image:
         raise SandboxUnavailable(f"{name} needs an image: set terminal.image.")
-    if await asyncio.to_thread(shutil.which, name, path=PATH) is None:
+    if await asyncio.to_thread(shutil.which, name, path=path) is None:
         raise SandboxUnavailable(f"{name} is not installed.")
     from skynet_terminal.sandbox.engine import ContainerEngine
 
@@ -213,7 +223,7 @@ async def _engine(
     return sandbox
 
 
-def _advice(problem: str) -> str:
+def _advice(problem: str, settings: Path) -> str:
     """What to do about what bubblewrap said."""
     low = problem.casefold()
     if "proc" in low and "mount" in low:
@@ -221,14 +231,14 @@ def _advice(problem: str) -> str:
             "The container that the gateway is in hides parts of /proc, so no new one can be mounted: start it with "
             "--security-opt systempaths=unconfined."
         )
-    if _setting("kernel/unprivileged_userns_clone") == "0":
+    if _setting(settings / "kernel/unprivileged_userns_clone") == "0":
         return "User namespaces are off: sysctl -w kernel.unprivileged_userns_clone=1, and in /etc/sysctl.d to stay."
-    if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
+    if _setting(settings / "kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
             "AppArmor refuses user namespaces to programs without a profile (Ubuntu 23.10 and later): install "
             "the profile for bwrap of docs/sandbox.md, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0."
         )
-    if _setting("user/max_user_namespaces") == "0":
+    if _setting(settings / "user/max_user_namespaces") == "0":
         return "User namespaces are off: sysctl -w user.max_user_namespaces=10000, and in /etc/sysctl.d to stay."
     if "loopback" in low or "netlink" in low:
         return "The system allows the sandbox no network of its own: see docs/sandbox.md."
@@ -241,9 +251,9 @@ def _advice(problem: str) -> str:
     return "See docs/sandbox.md."
 
 
-def _setting(name: str) -> str:
+def _setting(path: Path) -> str:
     with suppress(OSError):
-        return Path("/proc/sys", name).read_text().strip()
+        return path.read_text().strip()
     return ""
 
 

@@ -8,7 +8,6 @@ import psutil
 import pytest
 
 from skynet_terminal.errors import SandboxUnavailable
-from skynet_terminal.sandbox import choose as choosing
 from skynet_terminal.sandbox.bubblewrap import Bubblewrap
 from skynet_terminal.sandbox.choose import choose, isolation_report
 from skynet_terminal.sandbox.unconfined import Unconfined
@@ -59,23 +58,21 @@ async def test_none_is_what_somebody_asked_for(tmp_path: Path) -> None:
     assert "can do and read whatever the gateway can" in warning
 
 
-async def test_auto_never_ends_in_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_auto_never_ends_in_none(tmp_path: Path) -> None:
     """BA-022: where nothing works no command runs, and it is said what to do about each."""
-    monkeypatch.setattr(choosing, "PATH", str(tmp_path))
     with pytest.raises(SandboxUnavailable) as caught:
-        await choose("auto", directory=tmp_path / "sandbox")
+        await choose("auto", directory=tmp_path / "sandbox", path=str(tmp_path))
     assert "apt install bubblewrap" in str(caught.value)
     assert "terminal.image" in str(caught.value)
     with pytest.raises(SandboxUnavailable, match=r"podman is not installed.*docker is not installed"):
-        await choose("auto", directory=tmp_path / "sandbox", image="debian")
+        await choose("auto", directory=tmp_path / "sandbox", image="debian", path=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", "podman", "docker"])
-async def test_one_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_one_that_is_missing_is_refused(tmp_path: Path, name: str) -> None:
     """BA-022: another is not taken for it."""
-    monkeypatch.setattr(choosing, "PATH", str(tmp_path))
     with pytest.raises(SandboxUnavailable, match=f"{name} is not installed"):
-        await choose(name, directory=tmp_path / "sandbox", image="debian")
+        await choose(name, directory=tmp_path / "sandbox", image="debian", path=str(tmp_path))
 
 
 async def test_an_engine_needs_an_image(tmp_path: Path) -> None:
@@ -98,22 +95,36 @@ async def test_a_name_that_is_no_sandbox(tmp_path: Path) -> None:
         ("bwrap: something new", "docs/sandbox.md"),
     ],
 )
-async def test_what_bubblewrap_says_becomes_advice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
-) -> None:
+async def test_what_bubblewrap_says_becomes_advice(tmp_path: Path, said: str, advice: str) -> None:
     program = tmp_path / "bwrap"
     program.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
     program.chmod(0o755)
-    monkeypatch.setattr(choosing, "PATH", str(tmp_path))
-    monkeypatch.setattr(choosing, "_setting", lambda name: "")
     with pytest.raises(SandboxUnavailable) as caught:
-        await choose("bubblewrap", directory=tmp_path / "sandbox")
+        await choose("bubblewrap", directory=tmp_path / "sandbox", path=str(tmp_path), settings=tmp_path)
     assert said in str(caught.value)
     assert advice in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "advice"),
+    [
+        ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor"),
+        ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=10000"),
+    ],
+)
+async def test_what_the_kernel_is_set_to_becomes_advice(tmp_path: Path, setting: str, value: str, advice: str) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    program.chmod(0o755)
+    (tmp_path / setting).parent.mkdir()
+    (tmp_path / setting).write_text(f"{value}\n")
+    with pytest.raises(SandboxUnavailable, match=advice):
+        await choose("bubblewrap", directory=tmp_path / "sandbox", path=str(tmp_path), settings=tmp_path)
+
+
 @needs("bwrap")
-async def test_a_bubblewrap_that_cannot_forbid_user_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bubblewrap_that_cannot_forbid_user_namespaces(tmp_path: Path) -> None:
     """Those before 0.8: the filter forbids them as well."""
     real = shutil.which("bwrap")
     program = tmp_path / "bwrap"
@@ -122,6 +133,5 @@ async def test_a_bubblewrap_that_cannot_forbid_user_namespaces(tmp_path: Path, m
         f'echo "bwrap: Unknown option --disable-userns" >&2; exit 1; fi\nexec {real} "$@"\n'
     )
     program.chmod(0o755)
-    monkeypatch.setattr(choosing, "PATH", str(tmp_path))
-    sandbox = await choose("bubblewrap", directory=tmp_path / "sandbox")
+    sandbox = await choose("bubblewrap", directory=tmp_path / "sandbox", path=str(tmp_path))
     assert {each.name for each in (await isolation_report(sandbox)).features if each.in_force} == EVERYTHING
