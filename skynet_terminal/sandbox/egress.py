@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ PORTS = frozenset({80, 443})
 """What can be connected to, unless a host is named with a port of its own."""
 INSIDE = PurePosixPath("/run/skynet")
 """Where the sandbox sees what it needs for it."""
+
+REFUSALS_TOLD = 10
+"""Of one door, in ``REFUSALS_S``: a command that is refused again and again does not fill the log."""
+REFUSALS_S = 60.0
 
 _LONGEST_PATH = 107
 """Of a Unix socket's address (sun_path of unix(7), and a NUL)."""
@@ -134,6 +139,8 @@ class Door:
         self.passed_bytes = 0
         """In both directions, by all of its connections."""
         self._tasks = tasks
+        self._refused = 0
+        self._refused_since_s = time.monotonic()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._interpreter, self._interpreter_mounts = _interpreter()
@@ -185,6 +192,7 @@ class Door:
             return
         self._server.close()
         self._server = None
+        self._tell_untold()
         self.on_close(self)
         self.socket_path.unlink(missing_ok=True)
         for task in self._connections:
@@ -196,6 +204,20 @@ class Door:
         """Note that bytes were passed on; false if they were too many."""
         self.passed_bytes += size
         return self.limits.total_bytes is None or self.passed_bytes <= self.limits.total_bytes
+
+    def log_refusal(self, words: str) -> None:
+        """One line, or later one for all that are too many."""
+        now_s = time.monotonic()
+        if now_s - self._refused_since_s >= REFUSALS_S:
+            self._tell_untold()
+            self._refused, self._refused_since_s = 0, now_s
+        self._refused += 1
+        if self._refused <= REFUSALS_TOLD:
+            log.info("egress %s: refused: %s", self.id, words)
+
+    def _tell_untold(self) -> None:
+        if self._refused > REFUSALS_TOLD:
+            log.info("egress %s: refused %d more", self.id, self._refused - REFUSALS_TOLD)
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from skynet_terminal.sandbox.egress_connection import Connection

@@ -128,7 +128,7 @@ class Connection:
 
     async def _refuse(self, refusal: Refusal) -> None:
         """Answer that, and close."""
-        log.info("egress %s: refused: %s", self._door.id, refusal)
+        self._door.log_refusal(str(refusal))
         body = f"{refusal}\n".encode()
         status = HTTPStatus(refusal.status)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"

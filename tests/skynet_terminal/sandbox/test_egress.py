@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from skynet.supervisor import Supervisor
 from skynet_terminal.errors import SandboxUnavailable
-from skynet_terminal.sandbox.egress import Door, EgressLimits, EgressProxy
+from skynet_terminal.sandbox.egress import REFUSALS_TOLD, Door, EgressLimits, EgressProxy
 from tests.support.polling import until
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -280,6 +280,15 @@ async def test_refusals(world: World, method: str, host: str, status: int, words
     assert words in answer.decode()
     assert not connections
     assert "evil.example" not in world.asked
+
+
+async def test_refusals_do_not_fill_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "skynet_terminal.sandbox.egress")
+    async with world.door("example.org") as door:
+        for _ in range(REFUSALS_TOLD + 5):
+            assert b" 403 " in await ask(door, get("http://elsewhere.example/"))
+        assert caplog.text.count("refused: ") == REFUSALS_TOLD
+    assert "refused 5 more" in caplog.text
 
 
 async def test_the_default_reaches_nothing_of_this_machine(world: World) -> None:
