@@ -93,7 +93,7 @@ class TerminalExecResult(Result, kw_only=True):
 
 
 class TerminalExecBgParams(Params, frozen=True):
-    """``timeoutMs``: absent for none."""
+    """``timeoutMs``: when to kill it; absent for the most that can be given, a day."""
 
     command: CommandText
     cwd: PathText | UnsetType = UNSET

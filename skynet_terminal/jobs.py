@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, cast
+from typing import Any, Final, Protocol, Self
 
-from skynet_memory.database import Database, Row, Statements, Value
+from skynet_memory.database import Database, Row, Value
 from skynet_memory.errors import StorageUnavailable
 from skynet_memory.ids import UserId, new_id, now_ms
-from skynet_terminal.commands import how_ended
 from skynet_terminal.errors import StartFailed, TooMany, UnknownJob
-from skynet_terminal.job_log import LEAST_READ, JobLog, log_size, read_log
+from skynet_terminal.job_log import LEAST_READ, log_size, read_log
+from skynet_terminal.job_records import Job, JobStatus, insert_job, job_of, record_end
 from skynet_terminal.leftovers import JOB_VARIABLE, end_leftovers
+from skynet_terminal.live_job import GATEWAY_STOPPED, SUFFIXES, LiveJob, LogName
 from skynet_terminal.processes import Program, running
 from skynet_terminal.sandbox.base import Launch
+
+__all__ = ["GATEWAY_DIED", "GATEWAY_STOPPED", "Job", "JobOutput", "JobStatus", "Jobs", "LogName", "TaskOwner"]
 
 log = logging.getLogger(__name__)
 
@@ -32,53 +34,21 @@ KEPT_JOBS: Final = 100
 KEPT_MS: Final = 7 * 24 * 3600 * 1000
 PACE: Final = 16 * 1024**2
 """Bytes a second that are read of each stream of a job, which has all the time it wants."""
+LONGEST_S: Final = 24 * 3600.0
+"""Of a job for which no time is given: whoever forgets one has it end some time."""
 LONGEST_LIST: Final = 200
 MOST_READ: Final = 256 * 1024
 CLOSING_S: Final = 10.0
 """So long the end of all jobs and their records is waited for."""
 LONGEST_RETRY_S: Final = 30.0
 
-GATEWAY_STOPPED: Final = "the gateway was stopped"
 GATEWAY_DIED: Final = "the gateway died while it ran"
-
-JobStatus: TypeAlias = Literal["running", "completed", "failed", "killed", "timed_out", "lost"]
-LogName: TypeAlias = Literal["output", "stdout", "stderr"]
-_SUFFIXES: Final[dict[LogName, str]] = {"output": ".log", "stdout": ".stdout.log", "stderr": ".stderr.log"}
 
 
 class TaskOwner(Protocol):
     """Who owns tasks that outlive the call which started them."""
 
     def start(self, coro: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A job, or what is remembered of it."""
-
-    id: str
-    owner: UserId
-    command: str
-    title: str
-    cwd: str
-    sandbox: str
-    timeout_ms: int | None
-    status: JobStatus
-    """``completed``: with exit code 0. ``failed``: with another, by a signal, or for a limit. ``killed``: by its
-    person, or with the gateway. ``lost``: the gateway died, and it with that."""
-    exit_code: int | None = None
-    signal: str = ""
-    note: str = ""
-    """What else is to be said of its end: the limit that it was ended for, that its log could not be written."""
-    started_at_ms: int
-    ended_at_ms: int | None = None
-    stdout_bytes: int = 0
-    """That it wrote; logs keep less."""
-    stderr_bytes: int = 0
-
-    @property
-    def output_bytes(self) -> int:
-        return self.stdout_bytes + self.stderr_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +76,7 @@ class Jobs:
         directory: of their logs, in ``<owner>/<job>.log`` and beside it ``.stdout.log`` and ``.stderr.log``.
         tasks: outlives the jobs.
         most_per_person: that run at once.
+        longest_s: how long one runs for which no time is given.
         log_bytes: of one job, see ``LOG_BYTES``.
         on_end: is called in the loop with each job that has ended, after it was recorded.
     """
@@ -117,6 +88,7 @@ class Jobs:
         tasks: TaskOwner,
         *,
         most_per_person: int = 8,
+        longest_s: float = LONGEST_S,
         log_bytes: int = LOG_BYTES,
         kept_jobs: int = KEPT_JOBS,
         kept_ms: int = KEPT_MS,
@@ -127,19 +99,20 @@ class Jobs:
         self._directory = directory
         self._tasks = tasks
         self._most_per_person = most_per_person
+        self._longest_s = longest_s
         self._log_bytes = log_bytes
         self._kept_jobs = kept_jobs
         self._kept_ms = kept_ms
         self._clock = clock
         self._on_end = on_end
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, LiveJob] = {}
         """Those that run, and those whose end is not recorded yet."""
         self._closing = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         rows = await self._db.fetchall("SELECT * FROM jobs WHERE status = 'running'")
         if rows:
-            jobs = [_job(row) for row in rows]
+            jobs = [job_of(row) for row in rows]
             ended = await asyncio.to_thread(end_leftovers, [job.id for job in jobs])
             log.warning("%d jobs were lost when the gateway died; %d processes of them were ended", len(jobs), ended)
             for job in jobs:
@@ -173,7 +146,7 @@ class Jobs:
 
         Args:
             command, title, cwd, sandbox: what the record says; nothing is done with them.
-            timeout_s: None is without a limit.
+            timeout_s: None is for as long as any may run.
 
         Raises:
             TooMany: the person has that many jobs already that run.
@@ -187,11 +160,11 @@ class Jobs:
             title=title,
             cwd=cwd,
             sandbox=sandbox,
-            timeout_ms=None if timeout_s is None else round(timeout_s * 1000),
+            timeout_ms=round((self._longest_s if timeout_s is None else timeout_s) * 1000),
             status="running",
             started_at_ms=self._clock(),
         )
-        live = _Live(job, self._folder(owner), self._log_bytes)
+        live = LiveJob(job, self._folder(owner), self._log_bytes)
         try:
             self._check_room(owner)
             if self._closing.is_set():
@@ -226,7 +199,7 @@ class Jobs:
         row = await self._db.fetchone("SELECT * FROM jobs WHERE id = ? AND owner = ?", (job_id, owner))
         if row is None:
             raise UnknownJob(job_id)
-        return _job(row)
+        return job_of(row)
 
     async def list(
         self, owner: UserId, *, limit: int = 50, status: JobStatus | None = None, before: str | None = None
@@ -237,12 +210,14 @@ class Jobs:
             status: only those; None for all.
             before: only those older than this job.
         """
+        before_reading = dict(self._live)  # their end may be recorded after the rows were read, and they be gone here
         rows = await self._db.fetchall(
             "SELECT * FROM jobs WHERE owner = ? AND (? IS NULL OR id < ?) AND (? IS NULL OR status = ?)"
             " ORDER BY id DESC LIMIT ?",
             (owner, before, before, status, status, max(1, min(limit, LONGEST_LIST))),
         )
-        jobs = [self._live[row["id"]].now() if row["id"] in self._live else _job(row) for row in rows]
+        live = before_reading | self._live
+        jobs = [live[row["id"]].now() if row["id"] in live else job_of(row) for row in rows]
         return [job for job in jobs if status is None or job.status == status]
 
     async def kill(self, owner: UserId, job_id: str) -> Job:
@@ -320,10 +295,10 @@ class Jobs:
         await self._db.write(lambda tx: tx.execute("DELETE FROM jobs WHERE owner = ?", (owner,)))
         await asyncio.to_thread(shutil.rmtree, self._folder(owner), ignore_errors=True)
 
-    async def _run(self, live: _Live, launch: Launch) -> None:
+    async def _run(self, live: LiveJob, launch: Launch) -> None:
         """The whole life of a job."""
         try:
-            await self._db.write(lambda tx: _insert(tx, live.job))
+            await self._db.write(lambda tx: insert_job(tx, live.job))
             async with self._program(live, launch) as program:
                 live.begin(program, launch)
                 await live.to_its_end(program)
@@ -338,7 +313,7 @@ class Jobs:
                 live.end(self._clock())
                 await self._store_end(live)
 
-    async def _forget_unstarted(self, live: _Live, exc: BaseException) -> None:
+    async def _forget_unstarted(self, live: LiveJob, exc: BaseException) -> None:
         try:
             with suppress(StorageUnavailable):
                 await self._db.write(lambda tx: tx.execute("DELETE FROM jobs WHERE id = ?", (live.job.id,)))
@@ -348,7 +323,7 @@ class Jobs:
             live.ended.set()
 
     @asynccontextmanager
-    async def _program(self, live: _Live, launch: Launch) -> AsyncIterator[Program]:
+    async def _program(self, live: LiveJob, launch: Launch) -> AsyncIterator[Program]:
         try:
             await asyncio.to_thread(_make_private, self._directory, self._folder(live.job.owner))
         except OSError as exc:
@@ -363,7 +338,7 @@ class Jobs:
             log.info("job %s of %s started as process %d", live.job.id, live.job.owner, program.process.pid)
             yield program
 
-    async def _store_end(self, live: _Live) -> None:
+    async def _store_end(self, live: LiveJob) -> None:
         """Record it, however often that takes; with the gateway's end it is tried once more."""
         job = live.now()
         log.info("job %s of %s: %s %s", job.id, job.owner, job.status, job.signal or job.exit_code)
@@ -388,23 +363,7 @@ class Jobs:
             await self._prune(job.owner)
 
     async def _record(self, job: Job) -> None:
-        await self._db.write(
-            lambda tx: tx.execute(
-                "UPDATE jobs SET status = ?, exit_code = ?, signal = ?, note = ?, ended_at_ms = ?, stdout_bytes = ?,"
-                " stderr_bytes = ? WHERE id = ? AND owner = ?",
-                (
-                    job.status,
-                    job.exit_code,
-                    job.signal,
-                    job.note,
-                    job.ended_at_ms,
-                    job.stdout_bytes,
-                    job.stderr_bytes,
-                    job.id,
-                    job.owner,
-                ),
-            )
-        )
+        await self._db.write(lambda tx: record_end(tx, job))
 
     async def _prune(self, owner: UserId | None = None) -> None:
         """Forget the oldest that have ended, of one person or of all."""
@@ -434,7 +393,7 @@ class Jobs:
 
     def _remove_logs(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            for name in _SUFFIXES:
+            for name in SUFFIXES:
                 self._path(row["owner"], row["id"], name).unlink(missing_ok=True)
 
     def _remove_orphans(self, rows: Sequence[Row]) -> None:
@@ -458,153 +417,9 @@ class Jobs:
         return self._directory / owner
 
     def _path(self, owner: UserId, job_id: str, name: LogName) -> Path:
-        return self._folder(owner) / f"{job_id}{_SUFFIXES[name]}"
-
-
-class _Live:
-    """A job while it runs, and until its end is recorded."""
-
-    def __init__(self, job: Job, folder: Path, log_bytes: int) -> None:
-        self.job = job
-        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.started.add_done_callback(_look_at)
-        self.ended = asyncio.Event()
-        self.news = asyncio.Event()
-        """Is set, and replaced, with whatever is written and with the end."""
-        self.task: asyncio.Task[None] | None = None
-        self._program: Program | None = None
-        self._stopped: tuple[JobStatus, str] | None = None
-        self._launch: Launch | None = None
-        self._both, self._stdout, self._stderr = (
-            JobLog(folder / f"{job.id}{_SUFFIXES[name]}", log_bytes // (2 if name == "output" else 4))
-            for name in _SUFFIXES
-        )
-
-    def write_stdout(self, data: bytes) -> None:
-        self._stdout.write(data)
-        self._both.write(data)
-        self._tell()
-
-    def write_stderr(self, data: bytes) -> None:
-        self._stderr.write(data)
-        self._both.write(data)
-        self._tell()
-
-    def begin(self, program: Program, launch: Launch) -> None:
-        self._program, self._launch = program, launch
-        if self._stopped is not None:
-            program.kill()
-        self.started.set_result(None)
-
-    async def to_its_end(self, program: Program) -> None:
-        try:
-            async with asyncio.timeout(None if self.job.timeout_ms is None else self.job.timeout_ms / 1000):
-                await program.ended.wait()
-        except TimeoutError:
-            self.stop("timed_out", "")
-            await program.gone()
-        except asyncio.CancelledError:
-            self.stop("killed", GATEWAY_STOPPED)
-            raise
-        await program.drained()
-
-    def stop(self, status: JobStatus, note: str) -> None:
-        """Kill it, which is then its end; the first reason stays."""
-        if self._program is not None and self._program.ended.is_set():
-            return
-        if self._stopped is None:
-            self._stopped = (status, note)
-        if self._program is not None:
-            self._program.kill()
-
-    def end(self, at_ms: int) -> None:
-        assert self._program is not None
-        assert self._launch is not None
-        returncode = self._program.process.returncode
-        exit_code, signal_name = how_ended(-signal.SIGKILL if returncode is None else returncode)
-        status: JobStatus = "completed" if exit_code == 0 else "failed"
-        notes = [f"ended for its limit: {self._launch.overrun}"] if self._launch.overrun else []
-        if self._stopped is not None:
-            status, note = self._stopped
-            notes.append(note)
-        fault = self._both.fault or self._stdout.fault or self._stderr.fault
-        if fault:
-            notes.append(f"its log is not complete: {fault}")
-        for each in (self._both, self._stdout, self._stderr):
-            each.close()
-        self.job = replace(
-            self.now(),
-            status=status,
-            exit_code=exit_code,
-            signal=signal_name,
-            note="; ".join(note for note in notes if note),
-            ended_at_ms=max(at_ms, self.job.started_at_ms),
-        )
-        self.ended.set()
-        self._tell()
-
-    def now(self) -> Job:
-        return replace(
-            self.job,
-            stdout_bytes=self._stdout.size + self._stdout.unwritten,
-            stderr_bytes=self._stderr.size + self._stderr.unwritten,
-        )
-
-    def on_task_end(self, _task: asyncio.Task[None]) -> None:
-        """Nobody waits for what will not come, should the task have ended before it began."""
-        if not self.started.done():
-            self.started.set_exception(StartFailed(GATEWAY_STOPPED))
-        self.ended.set()
-        self._tell()
-
-    def _tell(self) -> None:
-        self.news.set()
-        self.news = asyncio.Event()
-
-
-def _look_at(future: asyncio.Future[None]) -> None:
-    if not future.cancelled():
-        future.exception()
+        return self._folder(owner) / f"{job_id}{SUFFIXES[name]}"
 
 
 def _make_private(*folders: Path) -> None:
     for folder in folders:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _insert(tx: Statements, job: Job) -> None:
-    tx.execute(
-        "INSERT INTO jobs (id, owner, command, title, cwd, sandbox, timeout_ms, status, started_at_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            job.id,
-            job.owner,
-            job.command,
-            job.title,
-            job.cwd,
-            job.sandbox,
-            job.timeout_ms,
-            job.status,
-            job.started_at_ms,
-        ),
-    )
-
-
-def _job(row: Row) -> Job:
-    return Job(
-        id=row["id"],
-        owner=UserId(row["owner"]),
-        command=row["command"],
-        title=row["title"],
-        cwd=row["cwd"],
-        sandbox=row["sandbox"],
-        timeout_ms=row["timeout_ms"],
-        status=cast(JobStatus, row["status"]),
-        exit_code=row["exit_code"],
-        signal=row["signal"],
-        note=row["note"],
-        started_at_ms=row["started_at_ms"],
-        ended_at_ms=row["ended_at_ms"],
-        stdout_bytes=row["stdout_bytes"],
-        stderr_bytes=row["stderr_bytes"],
-    )

@@ -20,7 +20,7 @@ from skynet_memory.errors import StorageUnavailable
 from skynet_memory.ids import UserId, new_id
 from skynet_memory.migrations import migrate
 from skynet_terminal.errors import StartFailed, TooMany, UnknownJob
-from skynet_terminal.jobs import GATEWAY_DIED, GATEWAY_STOPPED, Job, Jobs
+from skynet_terminal.jobs import GATEWAY_DIED, GATEWAY_STOPPED, LONGEST_S, Job, Jobs
 from skynet_terminal.jobs_schema import COMPONENT
 from skynet_terminal.sandbox import Sandbox
 from skynet_terminal.sandbox.unconfined import UnconfinedLaunch
@@ -121,6 +121,16 @@ async def test_its_time_limit(world: World) -> None:
     assert (job.status, job.signal, job.timeout_ms) == ("timed_out", "SIGKILL", 1000)
     assert await world.text(job) == "begun\n"
     await until(lambda: not running_with(word))
+
+
+async def test_the_longest_that_one_may_run(db: Database, box: Sandbox, tmp_path: Path) -> None:
+    """Whoever gives no time has not thought of one that never ends."""
+    word = new_id()
+    async with opened(db, box, tmp_path, longest_s=1) as world:
+        job = await world.ended(await world.start(f"exec -a {word} sleep 60"))
+        assert (job.status, job.timeout_ms) == ("timed_out", 1000)
+    await until(lambda: not running_with(word))
+    assert LONGEST_S == 86_400
 
 
 async def test_the_list_is_newest_first_and_ids_stay(world: World) -> None:
