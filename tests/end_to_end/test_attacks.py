@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from skynet.cli.output import print_rows
 from skynet.gateway.revocation import ANSWER_FIRST_S, SWEEP_S
 from skynet_memory.ids import Role, UserId, now_ms
 from skynet_protocol.device import DeviceIdentity
+from skynet_protocol.methods import METHODS
 from skynet_users.credentials import CredentialStore
 from skynet_users.people import UserChanges, UserStore
 from tests.end_to_end.scene import add_person, answer, files_of, owner_of, say, send, text, tool
@@ -130,6 +131,23 @@ async def furnished(house: Household, who: Resident) -> dict[str, str]:
     }
 
 
+async def asker(house: Household, who: Resident) -> Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]:
+    """Asks methods as ``who``: those of nodes on a node's connection, and what waits for somebody but for a moment.
+
+    Nobody is asked whether a command may run: what needs a yes is refused.
+    """
+    await house.connect(who, node=True)
+    rules = {"version": 1, "defaults": {"ask": "off", "askFallback": "deny"}}
+    await house.residents["quagga"].client.call("exec.approvals.set", {"file": rules})
+    node = len(who.clients) - 1
+
+    async def ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        waits = {"timeoutMs": 1} if method in ("agent.wait", "exec.approval.request") else {}
+        return await house.ask(who, method, {**params, **waits}, on=node if METHODS[method].node_only else 0)
+
+    return ask
+
+
 def like(name: str) -> str:
     """Another name of the same shape, which nobody has."""
     if name.isupper():
@@ -180,6 +198,7 @@ async def test_anothers_names_open_nothing_in_any_field_of_any_method(tmp_path: 
         names = await furnished(house, victim)
         nobodys = {kind: like(name) for kind, name in names.items()}
         assert not [kind for kind in names if names[kind] == nobodys[kind]], names
+        ask = await asker(house, attacker)
         before = await belongings(victim)
         attacker.typed += [name.lower() for name in (*names.values(), *nobodys.values())]
         await house.say(attacker, "say=mine")
@@ -203,10 +222,8 @@ async def test_anothers_names_open_nothing_in_any_field_of_any_method(tmp_path: 
         told: list[str] = []
         for method, bound in methods_of(house.gateway).items():
             for probe in forged(bound.decoder.type, candidates):
-                if method == "agent.wait":
-                    probe |= {"timeoutMs": 1}
-                theirs = await house.ask(attacker, method, named(own(probe), names))
-                none = await house.ask(attacker, method, named(own(probe), nobodys))
+                theirs = await ask(method, named(own(probe), names))
+                none = await ask(method, named(own(probe), nobodys))
                 await house.quiet(attacker)
                 if (leak := house.leak()) is not None:
                     told.append(f"{method} {probe}: {leak}")
@@ -255,12 +272,11 @@ async def test_hostile_text_is_text_in_every_field_of_every_method(tmp_path: Pat
         victim = house.residents["tapir"]
         await house.say(victim, f"say={COMMON} {house.word(victim, 'chat')}")
         said = await victim.client.call("chat.history", {"sessionKey": "main"})
+        ask = await asker(house, attacker)
         failed: list[str] = []
         for method, bound in methods_of(house.gateway).items():
             for probe in forged(bound.decoder.type, lambda field: HOSTILE):
-                if method == "agent.wait":
-                    probe |= {"timeoutMs": 1}
-                frame = await house.ask(attacker, method, probe)
+                frame = await ask(method, probe)
                 if not frame["ok"] and "internal error" in frame["error"]["message"]:
                     failed.append(f"{method} {probe}: {frame['error']}")
                 if not frame["ok"] and "sqlite" in frame["error"]["message"].lower():
