@@ -56,15 +56,23 @@ _SHELL = re.compile(r"\b(?:dup2|pty\.spawn|subprocess|exec|system|spawn|STDIN|ge
 _ENVIRONMENT = re.compile(
     r"\bos\.environb?(?!\w)(?!\s*(?:\[|\.get|\.pop|\.setdefault|\.update))|\bprocess\.env(?!\w)(?!\s*[.\[?])"
     r"|%ENV\b|\bENV\.(?:to_h|each|inspect|map)|\b(?:puts|p|print)\s+ENV\b(?!\[)|\bgetenv\(\s*\)|\bENVIRON\b(?!\[\")"
+    r"|(?<!import )(?<![.\w])environ\b(?=\s*[),]|\.items|\.copy)"
     r"|\$_ENV\b(?!\[)|\$_SERVER\b(?!\[)"
 )
-_HIDDEN = re.compile(r"\b(?:b64decode|b32decode|decode64|fromhex|unhexlify|atob|base64_decode|unpack|decompress|marshal"
-                     r"|rot13)\b|Buffer\.from|MIME::Base64")  # fmt: skip
+_HIDDEN = re.compile(
+    r"\b(?:b64decode|b32decode|decode64|decode_base64|fromhex|unhexlify|atob|base64_decode|unpack|decompress|marshal"
+    r"|rot13)\b|Buffer\.from|MIME::Base64"
+)
 _EVALUATES = re.compile(r"\b(?:exec|eval|compile|__import__|system|popen|loads|spawn|instance_eval|Function)\b")
 _FETCHES = re.compile(
     r"\b(?:urlopen|urllib|requests|httpx|fetch|open-uri|Net::HTTP|https|LWP|https?\.get|file_get_contents|curl)\b"
 )
-_EXFILTRATES = re.compile(r"\b(?:requests\.(?:post|put)|httpx\.(?:post|put)|smtplib|ftplib)\b")
+_EXFILTRATES = re.compile(
+    r"\b(?:requests\.(?:post|put)|httpx\.(?:post|put)|smtplib|ftplib|sendall|sendfile|send_bytes)\b"
+    r"|\burlopen\([^)]*\bdata\s*=|\bRequest\([^)]*\bdata\s*="
+    r"|\brequest\(\s*['\"](?:POST|PUT)|\bmethod\s*:\s*['\"](?:POST|PUT)"
+)
+_OPENS = re.compile(r"\b(?:open|readFile\w*|read_text|read_bytes|file_get_contents|slurp|File\.read|IO\.read)\b")
 _PYTHON_EXECUTES = re.compile(r"\b(?:exec|eval)\s*\(")
 
 
@@ -86,7 +94,7 @@ def look(code: str) -> Iterator[Call | Text | Sign]:
         yield Sign("pipe-to-shell.decoded", "it runs what it has decoded")
     if _PYTHON_EXECUTES.search(code) and _FETCHES.search(code):
         yield Sign("pipe-to-shell.download", "it runs what it has fetched")
-    if _EXFILTRATES.search(code) and _WRITES.search(code):
+    if _EXFILTRATES.search(code) and _OPENS.search(code):
         yield Sign("exfiltration.upload", "it sends a file")
     if _RUNS.search(code):
         for match in _LIST.finditer(plain):
@@ -111,8 +119,10 @@ def look(code: str) -> Iterator[Call | Text | Sign]:
             yield Call((Word("cat"), Word(literal)))
     if _WRITES.search(code):
         for literal in literals:
-            if literal.startswith(("/", "~", "..")):
-                yield Call((Word("tee"), Word(literal)))
+            # perl writes the mode before the name
+            name = literal.lstrip("+<>| ")
+            if name.startswith(("/", "~", "..")):
+                yield Call((Word("tee"), Word(name)))
 
 
 def _unescaped(literal: str) -> str:

@@ -32,6 +32,7 @@ class Input:
 NO_INPUT = Input()
 _ROOT_AGAIN = re.compile(r"/proc/(?:self|thread-self|\d+|\*|\?)(?:/task/[^/]+)?/root(?=/|$)")
 DOWNLOAD = "\0download"
+DECODED = "\0decoded"
 PROGRAM = "\0program "
 
 
@@ -127,7 +128,7 @@ class Options:
                 self.names.add(name)
                 if equals:
                     self.values.setdefault(name, []).append(Word(value, word.glob, word.several))
-                elif name in long_valued:
+                elif len(name) > 2 and any(each.startswith(name) for each in long_valued):
                     following = next(rest, None)
                     if following is not None:
                         self.values.setdefault(name, []).append(following)
@@ -150,4 +151,11 @@ class Options:
         )
 
     def value(self, *names: str) -> list[Word]:
-        return [word for name in names for word in self.values.get(name, ())]
+        """Of the letters and names, in the order of ``names``; a name may be shortened."""
+        given = [
+            each
+            for name in names
+            for each in self.values
+            if each == name or (len(each) > 2 and name.startswith(each) and each not in names)
+        ]
+        return [word for name in dict.fromkeys(given) for word in self.values[name]]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from skynet_terminal.policy import characters, paths, strict
 from skynet_terminal.policy.base import Decision, Level, Verdict
-from skynet_terminal.policy.commands import Command
-from skynet_terminal.policy.reader import Unreadable
+from skynet_terminal.policy.commands import Command, Redirect
+from skynet_terminal.policy.grammar import Unreadable
 from skynet_terminal.policy.rules import Rule, allows
 from skynet_terminal.policy.table import BY_ID, RULES
 from skynet_terminal.policy.walk import Walk
+from skynet_terminal.policy.whole import whole_of
 
 LONGEST = 100_000
 """Characters of a command that are looked at."""
@@ -65,7 +67,8 @@ class CommandPolicy:
             if fault.too_much:
                 return _only("text.too-much", f"the command, in which {fault},", level)
             walk.unread.append(str(fault))
-        return self._verdict(walk, level, seen)
+        verdict = self._verdict(walk, level, seen)
+        return verdict if verdict.decision == "deny" else replace(verdict, whole=whole_of(walk, command))
 
     def judge_argv(self, argv: Sequence[str], level: Level) -> Verdict:
         """Of a program that is started without a shell."""
@@ -101,13 +104,12 @@ class CommandPolicy:
             and not command.guess
             and all(word.known for word in command.words)
         )
-        whole = _whole(walk)
         worst = max(findings, key=_weight, default=None)
         if worst is None or worst.decision == "allow":
             rule = worst.rule.id if worst is not None else ""
-            return Verdict(decision="allow", rule=rule, commands=plain, whole=whole)
+            return Verdict(decision="allow", rule=rule, commands=() if walk.shadows else plain)
         asked = [finding for finding in findings if finding.decision != "allow"]
-        storable = all(
+        storable = not walk.shadows and all(
             finding.rule.in_argv and finding.command is not None and _outermost(finding.command) is not None
             for finding in asked
         )
@@ -116,7 +118,7 @@ class CommandPolicy:
             argvs = [_outermost(finding.command) for finding in asked if finding.command is not None]
             commands = tuple(dict.fromkeys(argv for argv in argvs if argv is not None))
         reason = f"{worst.part} {worst.rule.reason}" if worst.rule.own else _reason(worst)
-        return Verdict(decision=worst.decision, rule=worst.rule.id, reason=reason, commands=commands, whole=whole)
+        return Verdict(decision=worst.decision, rule=worst.rule.id, reason=reason, commands=commands)
 
     def _of_command(self, command: Command, level: Level) -> Iterator[_Finding]:
         own = [rule for rule in self._own if level in rule.levels]
@@ -147,15 +149,6 @@ class CommandPolicy:
             yield _finding("strict.not-listed", part, level)
 
 
-def _whole(walk: Walk) -> tuple[tuple[str, ...], ...]:
-    if walk.unread or walk.says_more or any(command.guess for command in walk.commands):
-        return ()
-    outermost = [command for command in walk.commands if command.outer is None]
-    if not all(word.known and not word.glob for command in outermost for word in command.words):
-        return ()
-    return tuple(dict.fromkeys(tuple(command.texts) for command in outermost if command.words))
-
-
 def _certain(rule: Rule, command: Command) -> bool:
     return allows(rule.words, command)
 
@@ -181,11 +174,13 @@ def _reason(finding: _Finding) -> str:
 
 
 def _outermost(command: Command) -> tuple[str, ...] | None:
-    """The words as they were given, if all of them are known."""
+    """The words as they were given, if all of them are known and nothing beside them says what is done."""
     while command.outer is not None:
         command = command.outer
-    return (
-        tuple(command.texts)
-        if all(word.known and not word.glob for word in command.words) and not command.guess
-        else None
-    )
+    if command.guess or any(redirect.writes and not _is_nowhere(redirect) for redirect in command.redirects):
+        return None
+    return tuple(command.texts) if all(word.known and not word.glob for word in command.words) else None
+
+
+def _is_nowhere(redirect: Redirect) -> bool:
+    return redirect.target.text == "/dev/null" or (redirect.operator == ">&" and redirect.target.text.isdecimal())

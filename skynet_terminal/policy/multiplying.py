@@ -18,6 +18,9 @@ from skynet_terminal.policy.grammar import (
 
 
 def is_endless(group: Group) -> bool:
+    if group.kind == "for":
+        text = "".join(plain(phrase) for phrase in group.words)
+        return text.count(";") == 2 and not text.split(";")[1].strip()
     condition = group.bodies[0]
     if len(condition) != 1 or len(condition[0].stages) != 1:
         return False

@@ -51,6 +51,7 @@ _SYSTEM = frozenset(
 )
 _TEMPORARY = (("tmp",), ("var", "tmp"), ("dev", "shm"), ("run", "user"), ("private", "tmp"))
 _HOME = tuple(HOME.strip("/").split("/"))
+_OF_A_KIND = re.compile(r"\*+\.(?:json|ya?ml|sqlite|db|dat|py|fish|local|key)")
 _WILD = re.compile(r"\[[^\]/]*\]|[*?.!\[\]]|[@+]?\([^)]*\)")
 
 
@@ -181,6 +182,8 @@ def _named(parts: list[str], names: tuple[str, ...], *, last: bool = False, glob
         if part in names:
             return True
         wild = glob and any(char in part for char in "*?[") and len(_WILD.sub("", part)) > 1
+        # all files of a kind are not meant for the one of them that is secret
+        wild = wild and not (_OF_A_KIND.fullmatch(part) and not any(each.startswith(".") for each in parts[:-1]))
         if wild and any(fnmatch.fnmatchcase(name, part[:80]) for name in names):
             return True
     return False

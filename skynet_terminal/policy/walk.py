@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from skynet_terminal.policy import code
-from skynet_terminal.policy.commands import DOWNLOAD, NO_INPUT, PROGRAM, Command, Input, Options, Redirect, path_of
+from skynet_terminal.policy.commands import (
+    DECODED,
+    DOWNLOAD,
+    NO_INPUT,
+    PROGRAM,
+    Command,
+    Input,
+    Options,
+    Redirect,
+    path_of,
+)
 from skynet_terminal.policy.grammar import (
     Function,
     Group,
@@ -89,6 +100,8 @@ _KNOWN = {
     "SHELL": "/bin/bash",
     "BASH": "/bin/bash",
     "UID": "1000",
+    "0": "bash",
+    "HISTFILE": f"{HOME}/.bash_history",
     "EUID": "1000",
 }
 
@@ -96,6 +109,8 @@ _KNOWN = {
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "integer"})
 
 
+_SHADOWING = ("PATH", "BASH_ENV", "ENV")
+_SETTING = _DECLARING | {"read", "unset", "mapfile", "readarray", "getopts"}
 _FETCHERS = frozenset({"curl", "wget", "aria2c", "fetch", "http", "https", "xh", "axel", "lwp-download"})
 
 
@@ -113,6 +128,8 @@ class Walk:
         self.commands: list[Command] = []
         self.signs: list[Sign] = []
         self.unread: list[str] = []
+        self.shadows = False
+        """Names of programs may mean others than they say: PATH, aliases, functions, ``hash -p``."""
         self._variables: dict[str, str] = dict(_KNOWN)
         self._cwd: str | None = HOME
         self._functions: dict[str, Script] = {}
@@ -192,7 +209,7 @@ class Walk:
                         self._script(body)
                 self._guess = before
             case "while" | "until" | "for":
-                if group.kind != "for" and is_endless(group) and starts_in_background(group.bodies[1]):
+                if is_endless(group) and starts_in_background(group.bodies[-1]):
                     self._sign("destructive.fork-bomb", "a loop without end starts commands in the background")
                 # what the first turn sets, the second one finds
                 for _ in range(2):
@@ -210,6 +227,7 @@ class Walk:
         turns = [word.text for word in values] if known else [UNKNOWN]
         for turn in turns:
             with self._perhaps():
+                self.shadows = self.shadows or loop.name in _SHADOWING
                 if turn == UNKNOWN:
                     self._variables.pop(loop.name, None)
                 else:
@@ -217,6 +235,7 @@ class Walk:
                 self._script(loop.body)
 
     def _define(self, function: Function) -> None:
+        self.shadows = True
         self._functions[function.name] = function.body
         self._calls[function.name] = set(calls(function.body, False))
         if self._multiplies(function.name):
@@ -361,6 +380,7 @@ class Walk:
             self._scripts_in_quotes(value)
             first = len(self._inside)
             assignments.append((name, expander.text(value)))
+            self.shadows = self.shadows or name.rstrip("+=") in _SHADOWING
             self._origins[name.rstrip("+=")] = tuple(self._inside[first:])
         redirects: list[Redirect] = []
         stdin = self._stdin
@@ -447,6 +467,11 @@ class Walk:
     def _builtin(self, command: Command) -> None:
         """What changes the shell itself."""
         program, arguments = command.program, command.arguments
+        if program in ("alias", "hash", "enable"):
+            self.shadows = self.shadows or any("=" in word.text or word.text[:1] == "-" for word in arguments)
+        elif program in _SETTING or (program == "printf" and arguments[:1] == (Word("-v"),)):
+            named = (word.text.partition("=")[0].rstrip("+") for word in arguments)
+            self.shadows = self.shadows or any(name in _SHADOWING or UNKNOWN in name for name in named)
         if program in _DECLARING:
             for word in arguments:
                 name, equals, value = word.text.partition("=")
@@ -506,7 +531,9 @@ class Walk:
                 text = output_of((command,))
                 path = path_of(redirect.target.text, self._cwd)
                 fetched = command.program in _FETCHERS or _fetched(command.upstream())
-                if fetched or text is not None:
+                if text is None and not fetched and _decodes(command):
+                    self._files[path] = DECODED
+                elif fetched or text is not None:
                     self._files[path] = (
                         DOWNLOAD
                         if fetched
@@ -515,11 +542,18 @@ class Walk:
         if command.program in _FETCHERS:
             for path in _saved(command):
                 self._files[path_of(path, self._cwd)] = DOWNLOAD
+        elif command.program in ("dd", "gdd"):
+            if _fetched(command.upstream()):
+                for word in command.arguments:
+                    if word.text.startswith("of="):
+                        self._files[path_of(word.text[3:], self._cwd)] = DOWNLOAD
         elif command.program == "tee":
             text = command.stdin.text
             for word in Options(command.arguments).operands:
                 if _fetched(command.upstream()):
                     self._files[path_of(word.text, self._cwd)] = DOWNLOAD
+                elif text is None and any(map(_decodes, command.upstream())):
+                    self._files[path_of(word.text, self._cwd)] = DECODED
                 elif text is not None:
                     self._files[path_of(word.text, self._cwd)] = text
         elif command.program in ("mv", "cp", "ln", "install"):
@@ -547,6 +581,8 @@ class Walk:
             # a program under another name
             other = Word(held.removeprefix(PROGRAM))
             self._emit(Command(words=(other, *command.arguments), stdin=command.stdin, cwd=command.cwd, outer=command))
+        elif held and "/" in command.words[0].text and not held.startswith(UNKNOWN):
+            self._started_line(command, Line(held, command.words))
         self._starts += 1
         if self._starts > MOST_STARTS:
             raise Unreadable(f"programs that start programs are more than {MOST_STARTS} deep", too_much=True)
@@ -649,6 +685,16 @@ def _reads(target: str, cwd: str | None) -> Command:
 
 def _fetched(commands: Iterable[Command]) -> bool:
     return any(command.program in _FETCHERS for command in commands)
+
+
+def _decodes(command: Command) -> bool:
+    """Its output is hidden in what it reads. What is packed for its size is not counted among such."""
+    program, texts = command.program, command.texts[1:]
+    if program in ("base64", "base32", "basenc", "gbase64"):
+        return Options(command.arguments, "w").has("dD", "decode")
+    if program in ("xxd", "openssl"):
+        return any(re.match(r"-[a-z]*[rd]", text) for text in texts)
+    return program == "uudecode"
 
 
 def _saved(command: Command) -> list[str]:

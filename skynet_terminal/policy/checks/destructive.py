@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from skynet_terminal.policy import paths
 from skynet_terminal.policy.commands import Command, Options, path_of
 from skynet_terminal.policy.rules import Check
-from skynet_terminal.policy.words import UNKNOWN, Word, shown
+from skynet_terminal.policy.words import Word, shown
 from skynet_terminal.policy.wrappers.finders import found
 
 _REMOVERS = frozenset(
@@ -103,9 +103,22 @@ def changes_everything(command: Command) -> str | None:
     return None
 
 
-def calls_itself(command: Command) -> str | None:
-    source = command.texts[0] if command.words else ""
-    return "$0" if source == UNKNOWN + "0" else None
+def locks_out(command: Command) -> str | None:
+    """``chmod -R a-rwx ~``: the owner loses what is theirs."""
+    options = Options(command.arguments)
+    mode = next((text for text in command.texts[1:] if _TAKES_RIGHTS.fullmatch(text)), None)
+    if mode is None or not options.has("R", "recursive"):
+        return None
+    for word in command.arguments:
+        zone, everything = paths.zone(word, command.cwd, command.mounted)
+        if zone == "home" or (zone == "inside" and everything and "/" not in word.text):
+            return f"{command.program} {mode} of {word}"
+    return None
+
+
+_TAKES_RIGHTS = re.compile(
+    r"0*[0-3]?[0-3][0-7]{2}|0+|(?:[ugoa]*[ua][ugoa]*)?-[rwxX]*[rw][rwxX]*|(?:[ugoa]*[ua][ugoa]*)?=[xX]*"
+)
 
 
 def kills_all(command: Command) -> str | None:

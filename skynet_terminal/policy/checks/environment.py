@@ -15,7 +15,7 @@ def dumps_environment(command: Command) -> str | None:
         operands = [word for word in options.operands if "=" not in word.text]
         return None if operands or options.has("S", "split-string", "help", "version") else "env"
     if program == "printenv":
-        return str(command)
+        return str(command) if not options.operands else None
     if program == "set":
         return "set" if not arguments else None
     if program in ("export", "declare", "typeset", "readonly", "local"):

@@ -6,8 +6,11 @@ import re
 
 from skynet_terminal.policy.commands import Command, Options
 from skynet_terminal.policy.words import UNKNOWN, shown
+from skynet_terminal.policy.wrappers.parts import SHELLS
 
 _REMOTE = re.compile(r"^(?:[\w.+-]+@)?[\w.-]+:(?!//)(?!\\)|^(?:rsync|scp|sftp|ftp|s3|gs|ssh)://")
+
+_NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 
 
 def uploads(command: Command) -> str | None:
@@ -104,7 +107,7 @@ def cloud_copy(command: Command) -> str | None:
 
 def network_device(command: Command) -> str | None:
     for word in [*command.words, *(redirect.target for redirect in command.redirects)]:
-        if re.search(r"/dev/(?:tcp|udp)/", word.text):
+        if _NETWORK.search(word.text):
             return str(word)
     return None
 
@@ -113,6 +116,8 @@ def shell_behind_socket(command: Command) -> str | None:
     if command.program in ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"):
         options = Options(command.arguments, "pswxXqWiOTIV")
         return str(command) if options.has("ec", "exec", "sh-exec", "lua-exec") else None
+    if command.program in SHELLS and any(_NETWORK.search(redirect.target.text) for redirect in command.redirects):
+        return f"{command.program} with the network as its ends"
     if command.program == "socat":
         return str(command) if re.search(r"(?i)\b(?:exec|system|shell):", " ".join(command.texts)) else None
     return None

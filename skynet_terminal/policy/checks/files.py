@@ -6,96 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from skynet_terminal.policy import paths
+from skynet_terminal.policy.checks.written import written
 from skynet_terminal.policy.commands import Command, Options, path_of
 from skynet_terminal.policy.rules import Check
 from skynet_terminal.policy.words import UNKNOWN, Word
-
-
-def written(command: Command) -> Iterator[Word]:
-    """The files that it writes."""
-    for redirect in command.redirects:
-        if redirect.writes and not (redirect.operator == ">&" and re.fullmatch(r"\d+-?|-", redirect.target.text)):
-            yield redirect.target
-    program = command.program
-    arguments = command.arguments
-    if program in (
-        "tee",
-        "truncate",
-        "sponge",
-        "touch",
-        "mkdir",
-        "ed",
-        "ex",
-        "nano",
-        "vi",
-        "vim",
-        "nvim",
-        "emacs",
-        "pico",
-    ):
-        yield from Options(arguments, "s", ("size",)).operands
-    elif program in ("cp", "mv", "ln", "install", "rsync", "scp", "gcp", "gmv"):
-        options = Options(arguments, "tSmoge", ("target-directory", "suffix", "mode", "owner", "group", "rsh"))
-        yield from options.value("t", "target-directory")
-        yield from options.operands[-1:]
-        if options.operands[1:] and program != "ln":
-            # into a folder: under its own name
-            for source in options.operands[:-1]:
-                yield Word(f"{options.operands[-1].text}/{source.text.rstrip('/').rpartition('/')[2]}")
-    elif program in ("dd", "gdd"):
-        for word in arguments:
-            if word.text.startswith("of="):
-                yield Word(word.text[3:], word.glob)
-    elif program in ("sed", "gsed", "perl", "ruby"):
-        options = Options(arguments, "efF" if program in ("sed", "gsed") else "eI", ("expression", "file"))
-        if options.has("i", "in-place"):
-            yield from options.operands
-        if program in ("sed", "gsed"):
-            for text in command.texts:
-                for match in re.finditer(r"(?:^|[;}/0-9gp])w\s*(/[^\s;}]+)", text):
-                    yield Word(match[1])
-    elif program in ("curl", "wget"):
-        options = Options(
-            arguments, "oOPdHXAebuTFrmUxEw", ("output", "output-document", "output-dir", "directory-prefix")
-        )
-        yield from options.value("o", "output", "output-document", "output-dir", "directory-prefix", "P")
-        if program == "wget":
-            yield from options.value("O")
-    elif program in ("tar", "gtar", "bsdtar"):
-        options = Options(arguments, "fCbTX", ("file", "directory"))
-        first = arguments[0].text if arguments else ""
-        if options.has("x", "extract", "get") or (not first.startswith("-") and "x" in first):
-            yield from options.value("C", "directory")
-    elif program == "unzip":
-        yield from Options(arguments, "d").value("d")
-    elif program in (
-        "sort",
-        "shuf",
-        "gcc",
-        "cc",
-        "clang",
-        "g++",
-        "ld",
-        "openssl",
-        "gpg",
-        "jq",
-        "uniq",
-        "xxd",
-        "iconv",
-        "yq",
-    ):
-        yield from Options(arguments, "o", ("output",)).value("o", "output", "out")
-    elif program == "find":
-        texts = command.words
-        for index, word in enumerate(texts[:-1]):
-            if word.text in ("-fprint", "-fprint0", "-fprintf", "-fls"):
-                yield texts[index + 1]
-    elif program in ("awk", "gawk", "mawk", "nawk"):
-        for text in command.texts:
-            for match in re.finditer(r">\s*\"(/[^\"]+)\"", text):
-                yield Word(match[1])
-    elif program == "git" and "config" in command.texts and {"--system"}.intersection(command.texts):
-        yield Word("/etc/gitconfig")
 
 
 def writes_device(command: Command) -> str | None:
@@ -227,4 +141,9 @@ def own_secret_read(command: Command) -> str | None:
         "ssh-keygen",
     ):
         return None
-    return touches(paths.own_secret)(command)
+    put = {id(redirect.target) for redirect in command.redirects if redirect.writes and redirect.operator != "<>"}
+    if command.program in ("cp", "mv", "install", "tee"):
+        operands = Options(command.arguments).operands
+        put |= {id(word) for word in (operands if command.program == "tee" else operands[-1:])}
+    found = (word for word in _paths(command) if id(word) not in put and paths.own_secret(word, command.cwd))
+    return next(map(str, found), None)

@@ -68,4 +68,30 @@ def mounts(command: Command) -> str | None:
 
 def engine_used(command: Command) -> str | None:
     texts = command.texts[1:]
-    return None if texts in (["--version"], ["version"], ["--help"], ["-v"], ["help"]) else str(command)
+    return None if texts[:1] in (["--version"], ["version"], ["--help"], ["-v"], ["help"]) else str(command)
+
+
+_SETTINGS: dict[str, frozenset[str]] = {
+    "ip": frozenset({"add", "del", "delete", "set", "flush", "change", "replace", "append"}),
+    "route": frozenset({"add", "del", "delete", "flush", "change"}),
+    "nmcli": frozenset({"off", "on", "add", "up", "down", "delete", "modify", "edit", "disconnect", "connect"}),
+    "hwclock": frozenset({"-w", "-s", "--systohc", "--hctosys", "--set"}),
+}
+
+
+def machine_settings(command: Command) -> str | None:
+    texts = command.texts[1:]
+    match command.program:
+        case "ifconfig":
+            changes = len(texts) > 1 and not texts[0].startswith("-")
+        case "date":
+            changes = Options(command.arguments, "dfrIs", ("date", "file", "reference", "set")).has("s", "set")
+        case "hostnamectl" | "timedatectl" | "localectl":
+            changes = any(text.startswith("set-") or text == "hostname" for text in texts)
+        case program:
+            changes = bool(_SETTINGS[program].intersection(texts))
+    return str(command) if changes else None
+
+
+def extends_shell(command: Command) -> str | None:
+    return str(command) if Options(command.arguments, "f").has("f") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from skynet_terminal.policy.commands import DOWNLOAD, Command, Options, path_of
+from skynet_terminal.policy.commands import DECODED, DOWNLOAD, Command, Options, path_of
 from skynet_terminal.policy.words import UNKNOWN
 from skynet_terminal.policy.wrappers.parts import SHELLS
 
@@ -209,6 +209,8 @@ def _held(command: Command) -> str | None:
 
 
 def runs_decoded(command: Command) -> str | None:
+    if _held(command) == DECODED:
+        return f"{command} after it was decoded"
     for source in _sources(command):
         if source.program in _DECODERS or (source.program in ("echo", "printf") and "\\x" in str(source)):
             return f"{command.program or 'a command'} running what {source.program} decodes"

@@ -85,6 +85,36 @@ def find(command: Command) -> Iterator[Start]:
             yield Argv(tuple(inner), reads=False)
 
 
+def met(command: Command) -> list[Word]:
+    """The files that fd meets, as words."""
+    words = command.arguments
+    end = next((index for index, word in enumerate(words) if word.text in _FD_STARTS), len(words))
+    options = Options(words[:end], "tedEcjSo", ("type", "extension", "max-depth", "exclude", "base-directory"))
+    points = [*options.operands[1:], *options.value("base-directory", "search-path")] or [Word(".")]
+    pattern = options.operands[0].text if options.operands else ""
+    narrow = bool(re.sub(r"[.*^$?+]", "", pattern)) or options.has("teSd", "type", "extension", "size", "max-depth")
+    return [Word(f"{point.text}/{BENEATH}", point.glob) for point in points] if narrow else points
+
+
+_FD_STARTS = ("-x", "-X", "--exec", "--exec-batch")
+
+
+def fd(command: Command) -> Iterator[Start]:
+    words = command.arguments
+    names = met(command)
+    for index, word in enumerate(words):
+        if word.text not in _FD_STARTS:
+            continue
+        inner: list[Word] = []
+        for argument in words[index + 1 :]:
+            if argument.text == ";":
+                break
+            inner += names if argument.text in ("{}", "{.}", "{//}") else [argument]
+        if inner:
+            placed = any(argument.text.startswith("{") for argument in words[index + 1 :])
+            yield Argv(tuple(inner) if placed else (*inner, *names), reads=False)
+
+
 _LISTERS = frozenset({"grep", "egrep", "rg", "ag", "git", "fd", "fdfind", "locate", "cat", "sort", "head", "tail"})
 
 
@@ -94,11 +124,14 @@ def xargs(command: Command) -> Iterator[Start]:
     at = behind_options(rest, "adEILnPs", long_valued)
     options = Options(rest[:at], "adEILnPs", long_valued)
     marks = [word.text for word in options.value("I", "replace")] or (["{}"] if options.has("i", "replace") else [])
-    items = _items(command)
+    items = _items(command, lines=bool(marks))
     inner: list[Word] = []
     for word in rest[at:]:
         if marks and marks[0] and marks[0] in word.text:
-            inner += [word._replace(text=word.text.replace(marks[0], item.text)) for item in items]
+            inner += [
+                word._replace(text=word.text.replace(marks[0], item.text), glob=word.glob or item.glob)
+                for item in items
+            ]
         else:
             inner.append(word)
     if not inner:
@@ -106,14 +139,16 @@ def xargs(command: Command) -> Iterator[Start]:
     yield Argv(tuple(inner) if marks else (*inner, *items), reads=False)
 
 
-def _items(command: Command) -> list[Word]:
-    """The words that are read: from a text that is known, or from what lists files."""
+def _items(command: Command, *, lines: bool = False) -> list[Word]:
+    """The words (or whole lines) that are read: from a text that is known, or from what lists files."""
     text = command.stdin.text
     if text is not None and UNKNOWN not in text:
-        return [Word(part) for part in text.split()[:200]]
+        return [Word(part) for part in (text.strip("\n").split("\n") if lines else text.split())[:200]]
     for source in command.upstream():
         if source.program == "find":
             return found(source)
+        if source.program in ("fd", "fdfind"):
+            return met(source)
         if source.program == "ls":
             return [Word(word.text + "/*", True) for word in Options(source.arguments).operands] or [Word("*", True)]
     upstream = command.upstream()

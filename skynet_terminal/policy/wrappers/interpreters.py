@@ -98,6 +98,13 @@ def interpreter(letters: str, *names: str) -> Callable[[Command], Iterator[Start
 
 
 def make(command: Command) -> Iterator[Start]:
+    named = Options(command.arguments, "fCIjloW", ("file", "makefile", "directory")).value("f", "file", "makefile")
+    for name in [word.text for word in named] or ["Makefile", "makefile", "GNUmakefile"]:
+        held = command.files.get(name) or command.files.get(f"{command.cwd}/{name}")
+        if held is not None and not held.startswith(UNKNOWN):
+            for line in held.split("\n")[:200]:
+                recipe = line if line.startswith("\t") else line.partition(":")[2].partition(";")[2]
+                yield Line(recipe.strip().lstrip("@-+"), guess=True)
     for word in command.arguments:
         if word.text.startswith("--eval="):
             yield Line(word.text[7:].partition("$(shell")[2].rpartition(")")[0] or word.text[7:])

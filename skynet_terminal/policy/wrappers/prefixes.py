@@ -84,12 +84,86 @@ def prefixed(command: Command, valued: str, long_valued: tuple[str, ...], operan
     while at < len(rest) and (match := _ASSIGNMENT.fullmatch(rest[at].text)):
         assignments.append((match[1], match[2]))
         at += 1
-    if at < len(rest):
+    if command.program == "flock" and at < len(rest) - 1 and rest[at].text in ("-c", "--command"):
+        yield Line(rest[at + 1].text)
+    elif at < len(rest):
         yield Argv(rest[at:], tuple(assignments))
     for value in (
         Options(rest[:at], valued, long_valued).value("c", "command", "call") if command.program != "sudo" else ()
     ):
         yield Line(value.text)
+
+
+# what stands before a command, and how many words are between
+VERBS: dict[str, dict[str, int]] = {
+    "npm": {"exec": 0, "x": 0},
+    "pnpm": {"exec": 0, "dlx": 0},
+    "yarn": {"exec": 0, "dlx": 0},
+    "bun": {"x": 0},
+    **{name: {"run": 0} for name in ("poetry", "pipenv", "pdm", "rye", "hatch", "conda", "mamba", "op", "doppler")},
+    "uv": {"run": 0, "x": 0},
+    "bundle": {"exec": 0},
+    "mise": {"exec": 0, "x": 0},
+    "asdf": {"exec": 0},
+    "direnv": {"exec": 1},
+    "dotenv": {"run": 0},
+    "rustup": {"run": 1},
+    "aws-vault": {"exec": 1},
+    "nix": {"develop": 0, "shell": 0},
+    "rbenv": {"exec": 0},
+    "pyenv": {"exec": 0},
+    "opam": {"exec": 0},
+    "stack": {"exec": 0},
+    "cabal": {"exec": 0},
+    "tox": {"exec": 0},
+    "xcrun": {"": 0},
+    "chronic": {"": 0},
+    "catchsegv": {"": 0},
+    "faketime": {"": 1},
+    "eatmydata": {"": 0},
+    "softlimit": {"": 0},
+    "numactl": {"": 0},
+    "schedtool": {"": 0},
+    "sem": {"": 0},
+    "daemonize": {"": 0},
+    "nix-shell": {},
+}
+
+
+def behind_a_verb(command: Command) -> Iterator[Start]:
+    """``npm exec -- ls``, ``uv run ls``; ``nix-shell --run 'ls'``."""
+    rest = command.arguments
+    verbs = VERBS[command.program]
+    valued = (
+        "package",
+        "call",
+        "name",
+        "env",
+        "command",
+        "run",
+        "project",
+        "profile",
+        "with",
+        "python",
+        "cwd",
+        "prefix",
+    )
+    for value in Options(rest, "c", valued).value("c", "call", "command", "run"):
+        yield Line(value.text, guess=True)
+    at = 0
+    if "" not in verbs:
+        at = behind_options(rest, "CpnwFe", valued)
+        if at >= len(rest) or rest[at].text not in verbs:
+            return
+        between = verbs[rest[at].text]
+        at += 1
+    else:
+        between = verbs[""]
+    at += behind_options(rest[at:], "pnwFec", valued) + between
+    if at < len(rest) and rest[at].text == "--":
+        at += 1
+    if at < len(rest):
+        yield Argv(rest[at:])
 
 
 def env(command: Command) -> Iterator[Start]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from skynet_terminal.policy.commands import Command
-from skynet_terminal.policy.wrappers.finders import find, parallel, xargs
+from skynet_terminal.policy.wrappers.finders import fd, find, parallel, xargs
 from skynet_terminal.policy.wrappers.git import git
 from skynet_terminal.policy.wrappers.interpreters import (
     LOOSE,
@@ -20,7 +20,7 @@ from skynet_terminal.policy.wrappers.interpreters import (
     tar,
 )
 from skynet_terminal.policy.wrappers.parts import SHELLS, Start
-from skynet_terminal.policy.wrappers.prefixes import PREFIXES, containers, env, prefixed
+from skynet_terminal.policy.wrappers.prefixes import PREFIXES, VERBS, behind_a_verb, containers, env, prefixed
 from skynet_terminal.policy.wrappers.shells import (
     evaluated,
     lines_read,
@@ -44,6 +44,8 @@ def starts(command: Command) -> Iterator[Start]:
         yield from special(command)
     elif program in SHELLS:
         yield from shell(command)
+    if program in VERBS:
+        yield from behind_a_verb(command)
     if program in LOOSE:
         yield from loose(command)
     if program.startswith(("ld-linux", "ld.so", "ld-musl", "ld-2.")):
@@ -63,6 +65,7 @@ _SPECIAL: dict[str, Callable[[Command], Iterator[Start]]] = {
     "autossh": ssh,
     "find": find,
     "gfind": find,
+    **dict.fromkeys(("fd", "fdfind"), fd),
     "xargs": xargs,
     "gxargs": xargs,
     "parallel": parallel,

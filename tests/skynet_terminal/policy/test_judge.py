@@ -18,10 +18,12 @@ from .cases import (
     STRICT_ALLOWED,
     STRICT_DENIED,
 )
+from .more_cases import TRIED
 
 POLICY = CommandPolicy()
 ROWS = [
-    (*head.split(), command) for head, _, command in (line.partition(" | ") for line in DANGEROUS.strip().splitlines())
+    (*head.split(), command)
+    for head, _, command in (line.partition(" | ") for line in (DANGEROUS + TRIED).strip().splitlines() if line)
 ]
 
 
@@ -31,8 +33,8 @@ def decision(command: str, level: Level = Level.STANDARD, policy: CommandPolicy 
 
 def test_there_are_enough_cases() -> None:
     """SK-179"""
-    assert len(ROWS) + len(DANGEROUS_TEXTS) >= 200
-    assert len(ORDINARY) >= 120
+    assert len(ROWS) + len(DANGEROUS_TEXTS) >= 800
+    assert len(ORDINARY) >= 300
 
 
 @pytest.mark.parametrize(("standard", "trusted", "family", "command"), [*ROWS, *DANGEROUS_TEXTS])
@@ -222,6 +224,23 @@ def test_strict_sees_what_is_mounted() -> None:
         ("ssh host > $x/etc/passwd", ()),
         ("rm -rf /", ()),
         ("ssh *", ()),
+        # whoever approves "ssh host" approves that program, not what a line puts in its place
+        ("PATH=/tmp/x ssh host", ()),
+        ("PATH=/tmp/x; ssh host", ()),
+        ("PATH+=:/tmp/x; ssh host", ()),
+        ("export PATH=/tmp/x:$PATH; ssh host", ()),
+        ("declare -x PATH=/tmp/x; ssh host", ()),
+        ("read PATH <<< /tmp/x; ssh host", ()),
+        ("printf -v PATH /tmp/x; ssh host", ()),
+        ("for PATH in /tmp/x; do ssh host; done", ()),
+        ("hash -p ./x git; ssh host", ()),
+        ("alias git=./x; ssh host", ()),
+        ("git() { ./x; }; ssh host", ()),
+        ("function git { ./x; }; ssh host", ()),
+        ("ssh host > out", ()),
+        ("ssh host >> out 2>&1", ()),
+        ("ssh host &> out", ()),
+        ("ssh host > /dev/null 2>&1", (("ssh", "host"),)),
     ],
 )
 def test_what_an_approval_for_always_is_stored_as(command: str, commands: tuple[tuple[str, ...], ...]) -> None:
@@ -233,6 +252,29 @@ def test_what_an_approval_for_always_is_stored_as(command: str, commands: tuple[
 
 def test_the_commands_of_what_is_allowed() -> None:
     assert POLICY.judge("cd src && ls -l | wc", Level.STANDARD).commands == (("cd", "src"), ("ls", "-l"), ("wc",))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "PATH=/tmp/x rg a",
+        "export PATH=/tmp/x; rg a",
+        "hash -p /tmp/x rg; rg a",
+        "alias rg=./x; rg a",
+        "rg() { ./x; }; rg a",
+        "PATH=/tmp/x; rg a",
+        "unset PATH; rg a",
+        "if true; then PATH=/tmp/x; fi; rg a",
+        "(PATH=/tmp/x; rg a)",
+        "eval 'PATH=/tmp/x'; rg a",
+        "x=$(PATH=/tmp/x rg a)",
+    ],
+)
+def test_no_commands_are_told_where_their_names_may_mean_others(command: str) -> None:
+    verdict = POLICY.judge(command, Level.STANDARD)
+    assert verdict.decision == "allow"
+    assert verdict.commands == ()
+    assert verdict.whole == ()
 
 
 # --- without a shell
