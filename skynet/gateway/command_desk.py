@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from skynet.gateway.command_gate import CommandGate, Host, Stance
+from skynet.gateway.command_turns import CommandTurns
 from skynet.gateway.nodes import NodeRunResult, Nodes
 from skynet.places import Places
 from skynet_agent.tools import ToolContext, ToolFailed
@@ -33,11 +34,14 @@ from skynet_terminal.sandbox.unconfined import Unconfined
 from skynet_terminal.shells import Shells
 from skynet_terminal.terminals import Terminals
 from skynet_users.caller import Caller
+from skynet_users.errors import Forbidden
 from skynet_users.permissions import Permission
 
 log = logging.getLogger(__name__)
 
 SHELL = "bash"
+STARTING_NOTHING = ("--noprofile", "--norc")
+"""For a bash outside of the sandbox: its home is the folder in which commands inside write as they like."""
 NODE = "node"
 """What the outcome of a command on a node says it ran in."""
 
@@ -124,6 +128,9 @@ class CommandDesk:
         self._shells = shell_keeper
         self._nodes = nodes
         self._unconfined = Unconfined()
+        self._turns = CommandTurns()
+        self._stops: dict[UserId, int] = {}
+        """How often everything of a person was ended."""
 
     async def execute(self, context: ToolContext, request: ExecRequest) -> ExecOutcome:
         """Run a command in a shell of its own, to its end or until its time is up.
@@ -132,17 +139,24 @@ class CommandDesk:
             CommandBlocked, Forbidden: it may not be run.
             BadDirectory: ``cwd`` is none.
             SandboxUnavailable, StartFailed: it cannot be run.
+            TooMany: so many of this person's are under way.
             ValueError: ``timeout_s`` is more than can be given.
         """
-        timeout_s = self._time(request.timeout_s)
+        with self._turns.under_way(context.user_id):
+            return await self._execute(context, request, self._time(request.timeout_s))
+
+    async def _execute(self, context: ToolContext, request: ExecRequest, timeout_s: float) -> ExecOutcome:
+        stops = self._stops_of(context)
         stance = await self._stance(context, request.host, request.node)
         if stance.host == NODE:
             return await self._execute_on_node(context, request, stance, timeout_s)
         sandbox = await self._sandbox(stance)
         cwd = await self._directory(context, request.cwd, stance)
         await self._admit(context, request.command, stance, sandbox, cwd=str(cwd), by_hand=request.by_hand)
-        launch = await sandbox.prepare(await self._profile(context), [SHELL, "-c", request.command], cwd=cwd)
-        result = await run_command(launch, timeout_s=timeout_s, on_output=request.on_output)
+        async with self._turns.running(context.user_id):
+            launch = await sandbox.prepare(await self._profile(context), [SHELL, "-c", request.command], cwd=cwd)
+            await self._check_unstopped(context, stops, launch)
+            result = await run_command(launch, timeout_s=timeout_s, on_output=request.on_output)
         return ExecOutcome(result=result, sandbox=sandbox.name)
 
     async def shell(
@@ -154,6 +168,13 @@ class CommandDesk:
             CommandBlocked, Forbidden: it may not be run.
             SandboxUnavailable, StartFailed: it cannot be run.
         """
+        with self._turns.under_way(context.user_id):
+            return await self._shell(context, command, timeout_s, on_output)
+
+    async def _shell(
+        self, context: ToolContext, command: str, timeout_s: float, on_output: OnOutput | None
+    ) -> ExecOutcome:
+        stops = self._stops_of(context)
         stance = await self._stance(context, None, "")
         if stance.host == NODE:
             raise CommandBlocked("node.shell", "a node keeps no shell: run single commands there")
@@ -161,13 +182,17 @@ class CommandDesk:
         await self._admit(context, command, stance, sandbox, cwd="", by_hand=False)
 
         async def launch() -> Launch:
-            return await sandbox.prepare(await self._profile(context), shells.ARGV)
+            prepared = await sandbox.prepare(await self._profile(context), shells.ARGV)
+            await self._check_unstopped(context, stops, prepared)
+            return prepared
 
         # Another sandbox is another shell: what one outside of it has set is not carried inside
         session = f"{context.session_key} {sandbox.name}"
         result = await self._shells.run(
             context.user_id, session, launch, command, timeout_s=timeout_s, on_output=on_output
         )
+        if stops != self._stops_of(context):
+            await self._shells.close(context.user_id, session)
         return ExecOutcome(result=result, sandbox=sandbox.name)
 
     async def start_job(
@@ -179,6 +204,13 @@ class CommandDesk:
             CommandBlocked, Forbidden, BadDirectory, SandboxUnavailable, StartFailed: as :meth:`execute`.
             TooMany: the person has as many jobs as there may be.
         """
+        with self._turns.under_way(context.user_id):
+            return await self._start_job(context, command, cwd, title, timeout_s)
+
+    async def _start_job(
+        self, context: ToolContext, command: str, cwd: str, title: str, timeout_s: float | None
+    ) -> Job:
+        stops = self._stops_of(context)
         stance = await self._stance(context, None, "")
         if stance.host == NODE:
             raise CommandBlocked("node.job", "a node has no background jobs: run single commands there")
@@ -186,6 +218,7 @@ class CommandDesk:
         directory = await self._directory(context, cwd, stance)
         await self._admit(context, command, stance, sandbox, cwd=str(directory), by_hand=True)
         launch = await sandbox.prepare(await self._profile(context), [SHELL, "-c", command], cwd=directory)
+        await self._check_unstopped(context, stops, launch)
         return await self.jobs.start(
             context.user_id,
             launch,
@@ -214,23 +247,48 @@ class CommandDesk:
             CommandBlocked, Forbidden, BadDirectory, SandboxUnavailable, StartFailed: as :meth:`execute`.
             TooMany: the person has as many terminals as there may be.
         """
+        with self._turns.under_way(context.user_id):
+            return await self._open_terminal(context, shell, command, cols, rows, cwd, env or {}, title)
+
+    async def _open_terminal(
+        self,
+        context: ToolContext,
+        shell: str,
+        command: str,
+        cols: int,
+        rows: int,
+        cwd: str,
+        env: Mapping[str, str],
+        title: str,
+    ) -> Terminal:
+        stops = self._stops_of(context)
         stance = await self._stance(context, None, "")
         if stance.host == NODE:
             raise CommandBlocked("node.terminal", "a node has no terminals: run single commands there")
         sandbox = await self._sandbox(stance)
         directory = await self._directory(context, cwd, stance)
         argv = [shell, "-c", command] if command else [shell]
-        await self._gate.admit_terminal(context, shlex.join(argv), is_confined=sandbox.name != self._unconfined.name)
+        if stance.host == "gateway" and not command and PurePosixPath(shell).name == SHELL:
+            argv += STARTING_NOTHING
+        await self._gate.admit_terminal(
+            context,
+            shlex.join(argv),
+            stance,
+            cwd=str(directory),
+            is_confined=sandbox.name != self._unconfined.name,
+        )
         # What is run in it must be no other way to run what may not be run
         await self._admit(context, command or shlex.quote(shell), stance, sandbox, cwd=str(directory), by_hand=False)
-        profile = await self._profile(context, env or {})
+        profile = await self._profile(context, env)
         launch = await sandbox.prepare(profile, argv, cwd=directory, tty=True)
+        await self._check_unstopped(context, stops, launch)
         return await self.terminals.create(
             context.user_id, launch, shell=shell, cols=cols, rows=rows, title=title, sandbox=sandbox.name
         )
 
     async def stop_person(self, user_id: UserId) -> None:
-        """End all that a person runs."""
+        """End all that a person runs, and what is about to."""
+        self._stops[user_id] = self._stops.get(user_id, 0) + 1
         ended = await asyncio.gather(
             *(each.close_person(user_id) for each in (self.terminals, self._shells, self.jobs)), return_exceptions=True
         )
@@ -240,6 +298,20 @@ class CommandDesk:
 
     # What happens inside
 
+    def _stops_of(self, context: ToolContext) -> int:
+        return self._stops.get(context.user_id, 0)
+
+    async def _check_unstopped(self, context: ToolContext, stops: int, launch: Launch) -> None:
+        """What began before a person's rights were withdrawn does not start after all was ended. Nothing is awaited
+        between this and the start.
+
+        Raises:
+            Forbidden: all that the person runs has been ended meanwhile.
+        """
+        if stops != self._stops_of(context):
+            await launch.release()
+            raise Forbidden(Permission.COMMANDS_RUN)
+
     async def _execute_on_node(
         self, context: ToolContext, request: ExecRequest, stance: Stance, timeout_s: float
     ) -> ExecOutcome:
@@ -247,6 +319,10 @@ class CommandDesk:
             raise CommandBlocked("node.none", "no node is named")
         if context.group is not None:
             raise CommandBlocked("node.room", "somebody's own machine is not used from a room")
+        person = await self._gate.person(context)
+        if person.requires_approval and not (request.by_hand or request.node):
+            # What was approved are the arguments of a call, not how its conversation is set
+            raise CommandBlocked("node.unnamed", "the call has to name the node, for whoever approves it")
         node = await self._nodes.find(context.user_id, stance.node)
         stance = replace(stance, node=node.node_id)
         decision = await self._gate.admit(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from skynet.gateway.approvals import ToolDecision
 from skynet.gateway.auth import Note
@@ -26,6 +28,8 @@ Host: TypeAlias = Literal["sandbox", "gateway", "node"]
 """Where a command runs: held by the sandbox, on the gateway's machine with nothing that holds it, or on a node."""
 ExecDecision: TypeAlias = Literal["allow-once", "allow-always", "deny"] | None
 
+READ_AT_ONCE = 2000
+"""Characters of a command that is judged in the loop, in a millisecond or a few."""
 NO_SANDBOX = ("sandbox.none", "without a sandbox only admins run commands")
 LEVELS: Mapping[Role, Level] = {Role.ADMIN: Level.TRUSTED, Role.USER: Level.STANDARD, Role.CHILD: Level.STRICT}
 
@@ -47,6 +51,8 @@ class ExecQuestion:
     node_id: str = ""
     session_key: SessionKey | None = None
     run_id: str = ""
+    room: UserId | None = None
+    """In whose folder it runs, if not in the person's own."""
     rule: str = ""
     reason: str = ""
     update: Callable[[str], None] = lambda text: None
@@ -121,6 +127,7 @@ class CommandGate:
         self._people = people
         self._by_hand = by_hand
         self._note = note
+        self._reading: WeakValueDictionary[UserId, asyncio.Lock] = WeakValueDictionary()
 
     async def person(self, context: ToolContext) -> User:
         """Who asks, as the person is now.
@@ -152,13 +159,15 @@ class CommandGate:
         try:
             decision = await self._pass(user, context, command, stance, cwd=cwd, is_confined=is_confined)
             if by_hand and user.requires_approval:
-                await self._pass_by_hand(user, command, cwd)
+                await self._pass_by_hand(user, "command", command, stance, cwd)
         except CommandBlocked as blocked:
             self._tell(user, blocked)
             raise
         return decision
 
-    async def admit_terminal(self, context: ToolContext, program: str, *, is_confined: bool) -> None:
+    async def admit_terminal(
+        self, context: ToolContext, program: str, stance: Stance, *, cwd: str, is_confined: bool
+    ) -> None:
         """As :meth:`admit`, for a terminal, in which anything can be typed.
 
         Raises:
@@ -173,7 +182,7 @@ class CommandGate:
             if not is_confined and context.role is not Role.ADMIN:
                 raise CommandBlocked(*NO_SANDBOX)
             if user.requires_approval:
-                await self._pass_by_hand(user, program, "")
+                await self._pass_by_hand(user, "program", program, stance, cwd)
         except CommandBlocked as blocked:
             self._tell(user, blocked)
             raise
@@ -183,18 +192,23 @@ class CommandGate:
     ) -> ExecDecision:
         if not is_confined and stance.host != "node" and context.role is not Role.ADMIN:
             raise CommandBlocked(*NO_SANDBOX)
-        verdict = self._judge(command, cwd, LEVELS[context.role])
+        verdict = await self._judge(user, command, cwd, LEVELS[context.role])
         if verdict.decision == "deny":
             raise CommandBlocked(verdict.rule, verdict.reason)
         if reason := await self._approver.forbids():
             raise CommandBlocked("house.deny", reason)
         if stance.security == "deny":
             raise CommandBlocked("session.deny", "commands are switched off in this conversation")
-        rule, reason = self._question(command, cwd, stance, verdict, await self._approver.house())
+        house = await self._approver.house()
+        rule, reason = await self._question(user, command, cwd, stance, verdict, house)
         if not rule or (stance.trusts_all and not rule.startswith("house.")):
             return None
+        # Where nothing holds what runs, or nothing runs that is not listed, it is not enough that what the rules ask
+        # about was allowed: all that stands beside it would run as well
+        is_all_asked = stance.host != "sandbox" or "allowlist" in (house.security, stance.security)
+        commands = verdict.whole if is_all_asked else verdict.commands
         if not rule.endswith(".always") and await self._approver.allows(
-            user.id, verdict.commands, host=stance.host, node_id=stance.node
+            user.id, commands, host=stance.host, node_id=stance.node
         ):
             return "allow-always"
         if stance.ask == "off":
@@ -203,12 +217,13 @@ class CommandGate:
             user,
             ExecQuestion(
                 command=command,
-                commands=verdict.commands,
+                commands=commands,
                 cwd=cwd,
                 host=stance.host,
                 node_id=stance.node,
                 session_key=context.session_key,
                 run_id=context.run_id,
+                room=context.group,
                 rule=rule,
                 reason=reason,
                 update=context.update,
@@ -222,7 +237,9 @@ class CommandGate:
         await self.person(context)
         return decision
 
-    def _question(self, command: str, cwd: str, stance: Stance, verdict: Verdict, house: House) -> tuple[str, str]:
+    async def _question(
+        self, user: User, command: str, cwd: str, stance: Stance, verdict: Verdict, house: House
+    ) -> tuple[str, str]:
         """The rule by which somebody has to be asked, and why; "" if nobody has to."""
         if house.ask == "always":
             return "house.always", "every command needs a yes here"
@@ -234,24 +251,42 @@ class CommandGate:
             return verdict.rule, verdict.reason
         if stance.security == "allowlist":
             return "session.allowlist", "it is not among the commands that were allowed for good, and needs a yes"
-        if stance.host != "sandbox" and self._judge(command, cwd, Level.STRICT).decision != "allow":
+        if stance.host != "sandbox" and (await self._judge(user, command, cwd, Level.STRICT)).decision != "allow":
             return "sandbox.outside", "it runs outside of the sandbox, which needs a yes"
         return "", ""
 
-    def _judge(self, command: str, cwd: str, level: Level) -> Verdict:
+    async def _judge(self, user: User, command: str, cwd: str, level: Level) -> Verdict:
+        """What is long takes a while to read: it keeps the same person's other commands waiting, and nobody else's."""
+        if len(command) <= READ_AT_ONCE:
+            return self._judge_at_once(command, cwd, level)
+        async with self._reading.setdefault(user.id, asyncio.Lock()):
+            return await asyncio.to_thread(self._judge_at_once, command, cwd, level)
+
+    def _judge_at_once(self, command: str, cwd: str, level: Level) -> Verdict:
         """Of the command where it is run: ``rm -rf x`` is another thing in another place."""
         if cwd in ("", str(HOME_INSIDE)):
             return self._policy().judge(command, level)
         verdict = self._policy().judge(f"cd {shlex.quote(cwd)} && {command}", level)
         commands = tuple(argv for argv in verdict.commands if argv != ("cd", cwd))
-        return replace(verdict, commands=commands)
+        whole = tuple(argv for argv in verdict.whole if argv != ("cd", cwd))
+        return replace(verdict, commands=commands, whole=whole)
 
     def _tell(self, user: User, blocked: CommandBlocked) -> None:
         log.warning("blocked a command of %s by rule %s", user.id, blocked.rule, extra={"user_id": user.id})
-        self._note("command.blocked", user.id, blocked.rule, {"reason": blocked.reason})
+        self._note("command.blocked", user.id, blocked.rule, {})
 
-    async def _pass_by_hand(self, user: User, command: str, cwd: str) -> None:
-        arguments = {"command": command, "cwd": cwd}
-        decision = await self._by_hand(user, "terminal", arguments, f"terminal: {command}"[:300])
+    async def _pass_by_hand(
+        self, user: User, what: Literal["command", "program"], text: str, stance: Stance, cwd: str
+    ) -> None:
+        """
+        Args:
+            what: a ``program`` is one that stays open, for anything to be typed into.
+        """
+        arguments = {what: text, "cwd": cwd}
+        where = ""
+        if stance.host != "sandbox":
+            arguments |= {"host": stance.host, "node": stance.node}
+            where = f" on {stance.node or stance.host}"
+        decision = await self._by_hand(user, "terminal", arguments, f"terminal{where}: {text}"[:300])
         if decision.outcome != "approved":
             raise CommandBlocked("person.approval", f"not run: {decision}")

@@ -759,7 +759,7 @@ def _agent_of(key: SessionKey | None) -> str:
 
 def _key(question: ExecQuestion) -> str:
     """What an answer is bound to: the command as it was given and as it was understood, and where it runs."""
-    bound = [question.command, question.commands, question.cwd, question.host, question.node_id]
+    bound = [question.command, question.commands, question.cwd, question.host, question.node_id, question.room]
     return hashlib.sha256(json.dumps(bound).encode()).hexdigest()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from skynet.config import load_config
 from skynet.gateway.command_desk import ExecOutcome, ExecRequest
+from skynet.gateway.command_turns import MOST_UNDER_WAY
 from skynet.gateway.exec_file import HouseRules
 from skynet.tables import TABLES
 from skynet_agent.tools import ToolContext
@@ -19,7 +20,7 @@ from skynet_memory.database import Database
 from skynet_memory.ids import Role
 from skynet_memory.migrations import migrate
 from skynet_memory.sessions import SessionChanges
-from skynet_terminal.errors import BadDirectory, CommandBlocked, UnknownJob, UnknownTerminal
+from skynet_terminal.errors import BadDirectory, CommandBlocked, TooMany, UnknownJob, UnknownTerminal
 from skynet_users.errors import Forbidden
 from skynet_users.people import UserChanges
 from tests.support.commands import DeskWorld, open_desk
@@ -339,3 +340,35 @@ async def test_a_cancelled_command_leaves_nothing(world: DeskWorld) -> None:
         await until(lambda: any("7657" in each.info["cmdline"] for each in _processes()))
         task.cancel()
     await until(lambda: not any("7657" in each.info["cmdline"] for each in _processes()))
+
+
+async def test_what_was_about_to_start_does_not_start_once_all_was_ended(world: DeskWorld) -> None:
+    """Rights are withdrawn while requests are under way: what they start would have nobody any more who may."""
+    ada = await world.person("Ada")
+    desk = world.desk
+    await run(world, ada, "true")
+    for ticks in range(1, 40, 3):
+        starting = [
+            asyncio.ensure_future(desk.start_job(ada, "sleep 7655")),
+            asyncio.ensure_future(desk.open_terminal(ada, command="sleep 7655")),
+            asyncio.ensure_future(desk.shell(ada, "sleep 7655 & true", timeout_s=30)),
+        ]
+        for _ in range(ticks):
+            await asyncio.sleep(0.001)
+        await desk.stop_person(ada.user_id)
+        await asyncio.gather(*starting, return_exceptions=True)
+        assert not [job for job in await desk.jobs.list(ada.user_id) if job.status == "running"], ticks
+        assert not [each for each in desk.terminals.list(ada.user_id) if each.running], ticks
+    await until(lambda: not any("7655" in each.info["cmdline"] for each in _processes()))
+
+
+async def test_so_many_are_under_way_at_a_time(world: DeskWorld) -> None:
+    """The others of a person are not even looked at; those of somebody else are."""
+    ada, ben = await world.person("Ada"), await world.person("Ben")
+    asking = [asyncio.ensure_future(run(world, ada, "sleep 0.2")) for _ in range(MOST_UNDER_WAY)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooMany, match="64 commands"):
+        await run(world, ada, "true")
+    assert (await run(world, ben, "true")).result.exit_code == 0
+    assert {outcome.result.exit_code for outcome in await asyncio.gather(*asking)} == {0}
+    assert (await run(world, ada, "true")).result.exit_code == 0
