@@ -6,8 +6,9 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx2
 import pytest
@@ -30,6 +31,7 @@ from tests.support.model_server import ModelServer
 from tests.support.polling import until
 
 HOME = "home"
+Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
@@ -131,21 +133,36 @@ async def furnished(house: Household, who: Resident) -> dict[str, str]:
     }
 
 
-async def asker(house: Household, who: Resident) -> Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]:
+@asynccontextmanager
+async def asker(house: Household, who: Resident) -> AsyncIterator[Ask]:
     """Asks methods as ``who``: those of nodes on a node's connection, and what waits for somebody but for a moment.
 
-    Nobody is asked whether a command may run: what needs a yes is refused.
+    What needs somebody's yes gets a no.
     """
     await house.connect(who, node=True)
-    rules = {"version": 1, "defaults": {"ask": "off", "askFallback": "deny"}}
-    await house.residents["quagga"].client.call("exec.approvals.set", {"file": rules})
     node = len(who.clients) - 1
 
     async def ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         waits = {"timeoutMs": 1} if method in ("agent.wait", "exec.approval.request") else {}
         return await house.ask(who, method, {**params, **waits}, on=node if METHODS[method].node_only else 0)
 
-    return ask
+    async def say_no() -> None:
+        events, looked_at = who.client.events, 0
+        while True:
+            while looked_at < len(events):
+                event = events[looked_at]
+                looked_at += 1
+                if event["event"] == "exec.approval.requested":
+                    no = {"id": event["payload"]["id"], "decision": "deny"}
+                    await house.ask(who, "exec.approval.resolve", no, on=1)
+            await asyncio.sleep(0.01)
+
+    saying_no = asyncio.create_task(say_no())
+    try:
+        yield ask
+    finally:
+        saying_no.cancel()
+        await asyncio.wait([saying_no])
 
 
 def like(name: str) -> str:
@@ -193,12 +210,11 @@ async def belongings(who: Resident) -> str:
 async def test_anothers_names_open_nothing_in_any_field_of_any_method(tmp_path: Path, tag: str) -> None:
     """Every text field of every method, those of methods to come too: they tell and change nothing of another's, and
     answer as to names that nobody has."""
-    async with household(tmp_path) as house:
+    async with household(tmp_path) as house, asker(house, house.residents[tag]) as ask:
         attacker, victim = house.residents[tag], house.residents["quagga"]
         names = await furnished(house, victim)
         nobodys = {kind: like(name) for kind, name in names.items()}
         assert not [kind for kind in names if names[kind] == nobodys[kind]], names
-        ask = await asker(house, attacker)
         before = await belongings(victim)
         attacker.typed += [name.lower() for name in (*names.values(), *nobodys.values())]
         await house.say(attacker, "say=mine")
@@ -267,12 +283,10 @@ HOSTILE = (
 @pytest.mark.parametrize("tag", ["quagga", "okapi"])
 async def test_hostile_text_is_text_in_every_field_of_every_method(tmp_path: Path, tag: str) -> None:
     """No syntax of SQL, of the full-text search or of a shell reaches what it is meant for."""
-    async with household(tmp_path) as house:
-        attacker = house.residents[tag]
+    async with household(tmp_path) as house, asker(house, house.residents[tag]) as ask:
         victim = house.residents["tapir"]
         await house.say(victim, f"say={COMMON} {house.word(victim, 'chat')}")
         said = await victim.client.call("chat.history", {"sessionKey": "main"})
-        ask = await asker(house, attacker)
         failed: list[str] = []
         for method, bound in methods_of(house.gateway).items():
             for probe in forged(bound.decoder.type, lambda field: HOSTILE):
