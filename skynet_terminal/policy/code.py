@@ -59,6 +59,9 @@ _ENVIRONMENT = re.compile(
     r"|(?<!import )(?<![.\w])environ\b(?=\s*[),]|\.items|\.copy)"
     r"|\$_ENV\b(?!\[)|\$_SERVER\b(?!\[)"
 )
+_NAMES_ALONE = re.compile(r"\b(?:sorted|list|set|len|bool)\(\s*os\.environ(?:\.keys\(\))?\s*\)")
+_ONE_NAME = re.compile(r"(['\"])\w+\1\s+(?:not\s+)?in\s+os\.environ(?:\.keys\(\))?(?![\w.])")
+_EACH = re.compile(r"\b(?:for|map|lambda|while)\b")
 _HIDDEN = re.compile(
     r"\b(?:b64decode|b32decode|decode64|decode_base64|fromhex|unhexlify|atob|base64_decode|unpack|decompress|marshal"
     r"|rot13)\b|Buffer\.from|MIME::Base64"
@@ -88,7 +91,8 @@ def look(code: str) -> Iterator[Call | Text | Sign]:
         yield Sign("destructive.fork-bomb", "it forks in a loop")
     if _SOCKET.search(code) and _SHELL.search(code):
         yield Sign("reverse-shell.code", "it connects a socket with a shell")
-    if (match := _ENVIRONMENT.search(code)) is not None:
+    named = code if _EACH.search(code) else _NAMES_ALONE.sub("", code)
+    if (match := _ENVIRONMENT.search(_ONE_NAME.sub("", named))) is not None:
         yield Sign("environment.code", f"it reads the whole environment ({match[0]})")
     if _EVALUATES.search(code) and _HIDDEN.search(code):
         yield Sign("pipe-to-shell.decoded", "it runs what it has decoded")

@@ -1,6 +1,9 @@
 """What people have run at home and at work: standard and trusted let all of it through."""
 
 _LINES = r"""
+python3 -c 'import os; print(*sorted(os.environ))'
+python3 -c 'import os; print(len(os.environ))'
+python3 -c 'import os; print("HOME" in os.environ)'
 ffmpeg -i in.mov -c:v libx264 -crf 23 -preset slow out.mp4
 ffmpeg -y -i a.mkv -ss 00:01:00 -t 30 -c copy clip.mkv
 for f in *.wav; do ffmpeg -i "$f" -q:a 2 "${f%.wav}.mp3"; done

@@ -3,6 +3,10 @@
 
 # decisions for standard and trusted (strict refuses all of these), the rule's family, the command
 TRIED = r"""
+deny ask environment | python3 -c 'import os; [print(k, os.environ[k]) for k in sorted(os.environ)]'
+deny ask environment | python3 -c 'import os; print(sorted(os.environ.items()))'
+deny ask environment | python3 -c 'import os; print(list(map(os.environ.get, list(os.environ))))'
+deny ask environment | python3 -c 'import os; print("HOME" in os.environ, os.environ)'
 deny deny destructive | find / -mindepth 1 -delete
 deny deny destructive | find / -exec shred -u {} +
 deny ask destructive | find / -type f -exec truncate -s 0 {} \;
