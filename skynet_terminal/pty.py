@@ -13,19 +13,20 @@ import fcntl
 import logging
 import os
 import signal
-import struct
-import subprocess
-import termios
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from skynet_memory.ids import new_id
-from skynet_terminal.errors import InputRefused, StartFailed, TerminalEnded, TerminalError
+from skynet_terminal.errors import TerminalEnded, TerminalError
 from skynet_terminal.modes import CLEARED
+from skynet_terminal.pty_flow import INPUT_BYTES, LoopShare, Typing
+from skynet_terminal.pty_session import kill_session, set_size, signal_session, start_under_terminal
 from skynet_terminal.replay import Ring
 from skynet_terminal.sandbox.base import Launch
 from skynet_terminal.viewers import Chunk, Viewer, chunk_of, prefixed
+
+__all__ = ["DEFAULT_COLS", "DEFAULT_ROWS", "HANGUP_S", "INPUT_BYTES", "LoopShare", "Terminal", "check_size"]
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +34,6 @@ DEFAULT_COLS = 220
 DEFAULT_ROWS = 50
 LARGEST_SIZE = 1000
 MOST_WAIT_S = 30.0
-INPUT_BYTES = 1024 * 1024
-"""The most that waits for a program that does not read."""
 TURN_BYTES = 32_768
 """The most that is read before others have their turn."""
 FAR_BEHIND_BYTES = 65_536
@@ -55,24 +54,8 @@ POLL_S = 0.02
 SIGNALS = ("INT", "TERM", "KILL", "HUP", "QUIT", "TSTP", "CONT", "STOP", "WINCH", "USR1", "USR2")
 
 _READ_BYTES = 16_384  # a terminal of Linux gives 4,095 at most
-_WRITE_BYTES = 65_536
 _TIOCSIG = 0x40045436  # Linux: have the terminal send a signal, as if the key were pressed
-# A session's leader gets the terminal that it opens to control it.
-_CONTROLLING = 'exec "$@" 0<>"$0"'
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
-
-
-class LoopShare:
-    """How much of the loop's time reading floods may take, over all terminals."""
-
-    def __init__(self, share: float = 0.25) -> None:
-        self._share = share
-        self._free_at = 0.0
-
-    def rest_s(self, now: float, spent_s: float) -> float:
-        """How long who has spent ``spent_s`` until ``now`` has to leave the loop to others."""
-        self._free_at = max(self._free_at, now) + spent_s / self._share
-        return self._free_at - now
 
 
 def check_size(cols: int, rows: int) -> None:
@@ -130,9 +113,7 @@ class Terminal:
         self._loop = asyncio.get_running_loop()
         self._viewers: set[Viewer] = set()
         self._waiting: set[asyncio.Future[None]] = set()
-        self._input = bytearray()
         self._reading = False
-        self._writing = False
         self._resting: asyncio.TimerHandle | None = None
         self._holding: asyncio.TimerHandle | None = None
         self._draining: asyncio.TimerHandle | None = None
@@ -143,7 +124,8 @@ class Terminal:
         self._retrying: asyncio.TimerHandle | None = None
         self.used_at_s = now_s()
         """When something was typed, written or read last."""
-        self._process, self._master = _started(launch, cols, rows)
+        self._process, self._master = start_under_terminal(launch, cols, rows)
+        self._typing = Typing(self._loop, self._master)
         self.pid = self._process.pid
         try:
             launch.started(self.pid)
@@ -172,12 +154,8 @@ class Terminal:
             InputRefused: more than ``INPUT_BYTES`` would wait.
         """
         self._check_running()
-        if len(self._input) + len(data) > INPUT_BYTES:
-            raise InputRefused(len(self._input), INPUT_BYTES)
+        self._typing.write(data)
         self.used_at_s = self._now_s()
-        self._input += data
-        if not self._writing:
-            self._on_writable()
 
     async def read(self, cursor: int | None = None, wait_s: float = 0.0, most_bytes: int = TURN_BYTES) -> Chunk:
         """What was written from ``cursor`` on; waits for something if there is nothing.
@@ -252,7 +230,7 @@ class Terminal:
         check_size(cols, rows)
         self._check_running()
         self.cols, self.rows = cols, rows
-        _set_size(self._master, cols, rows)
+        set_size(self._master, cols, rows)
 
     def send_signal(self, name: str) -> None:
         """Signal the program in the foreground; ``HUP`` all that have this terminal.
@@ -278,7 +256,7 @@ class Terminal:
         try:
             if number == signal.SIGHUP:
                 # A shell that leads it would tell the others, but in a sandbox it is not the first one of the session
-                _signal_session(self.pid, number)
+                signal_session(self.pid, number)
             else:
                 os.killpg(os.tcgetpgrp(self._master) or self.pid, number)
         except PermissionError as exc:
@@ -304,7 +282,7 @@ class Terminal:
         try:
             if not self._exited and hangup_s > 0:
                 for number in (signal.SIGHUP, signal.SIGCONT):  # what is stopped has to go on to hear it
-                    _signal_session(self.pid, number)
+                    signal_session(self.pid, number)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(hangup_s):
                         await self.ended.wait()
@@ -328,11 +306,11 @@ class Terminal:
                 if self._exited or not (self.running and self.ring.screen_lost):
                     break
                 try:
-                    _set_size(self._master, self.cols - 1 or 2, self.rows)
+                    set_size(self._master, self.cols - 1 or 2, self.rows)
                     await self._cleared()
                 finally:
                     if self.running:
-                        _set_size(self._master, self.cols, self.rows)
+                        set_size(self._master, self.cols, self.rows)
                 await self._cleared()
 
     async def _cleared(self) -> None:
@@ -422,23 +400,6 @@ class Terminal:
                 future.set_result(None)
         self._waiting.clear()
 
-    # Input
-
-    def _on_writable(self) -> None:
-        try:
-            while self._input:
-                del self._input[: os.write(self._master, bytes(self._input[:_WRITE_BYTES]))]
-        except BlockingIOError:
-            pass
-        except OSError:  # it has ended: whoever writes next is told
-            self._input.clear()
-        if bool(self._input) != self._writing:
-            self._writing = not self._writing
-            if self._writing:
-                self._loop.add_writer(self._master, self._on_writable)
-            else:
-                self._loop.remove_writer(self._master)
-
     # The end
 
     def _watch(self) -> None:
@@ -461,7 +422,7 @@ class Terminal:
             os.close(self._pidfd)
             self._pidfd = -1
         # Before the number of its session is free for others, which it is once the program was waited for.
-        _kill_session(self.pid)
+        kill_session(self.pid)
         self._exited = True
         status = self._process.wait()
         if status < 0:
@@ -492,62 +453,7 @@ class Terminal:
                 timer.cancel()
         self._resting = self._holding = self._draining = self._retrying = None
         self._update_reading()
-        self._input.clear()
-        if self._writing:
-            self._on_writable()
+        self._typing.close()
         os.close(self._master)
         self._master = -1
         self._wake()
-
-
-def _started(launch: Launch, cols: int, rows: int) -> tuple[subprocess.Popen[bytes], int]:
-    """Its program, and the terminal's descriptor, which does not block and which nobody inherits."""
-    master, slave = -1, -1
-    try:
-        master, slave = os.openpty()
-        os.set_blocking(master, False)
-        _set_size(master, cols, rows)
-        process = subprocess.Popen(  # noqa: S603 - whom to run is the caller's to decide
-            ["/bin/sh", "-c", _CONTROLLING, os.ttyname(slave), *launch.argv],
-            cwd=launch.cwd,
-            env=dict(launch.env),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            pass_fds=tuple(launch.pass_fds),
-            start_new_session=True,
-            umask=0o077,
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as exc:
-        if master >= 0:
-            os.close(master)
-        raise StartFailed(f"the terminal's program cannot be started: {exc}") from exc
-    finally:
-        if slave >= 0:
-            os.close(slave)
-    return process, master
-
-
-def _kill_session(leader: int) -> None:
-    """Kill what a program that has ended has left in the background: not all of it hears that the terminal is gone."""
-    with suppress(OSError):
-        os.killpg(leader, signal.SIGKILL)
-    _signal_session(leader, signal.SIGKILL, but=leader)
-
-
-def _signal_session(leader: int, number: signal.Signals, *, but: int = 0) -> None:
-    """Signal each process of the session that may be signalled."""
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208 - no path is needed
-    except OSError:  # not Linux: then only those in the leader's group
-        names = []
-        with suppress(OSError):
-            os.killpg(leader, number)
-    for name in names:
-        with suppress(ValueError, OSError):
-            if (pid := int(name)) != but and os.getsid(pid) == leader:
-                os.kill(pid, number)
-
-
-def _set_size(master: int, cols: int, rows: int) -> None:
-    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
