@@ -16,7 +16,7 @@ from tests.support.gateway import running_gateway
 from tests.support.model_server import ModelServer
 from tests.support.polling import until
 
-HOME_INSIDE = "agent:main:work"
+WORK = "agent:main:work"
 WRITE_DOWN = """
 import json
 from pathlib import Path
@@ -80,7 +80,7 @@ async def test_the_points_of_a_run_in_their_order(tmp_path: Path, models: ModelS
     """SK-132, SK-142, SK-145: who it is is known first, then gates, the assistant, observers."""
     put(tmp_path, "trace.py", WRITE_DOWN)
     async with running_gateway(tmp_path, models=models) as gateway, gateway.client() as client:
-        await answer(client, f"say=look {tool('list_files')} next-round say=done", key=HOME_INSIDE)
+        await answer(client, f"say=look {tool('list_files')} next-round say=done", key=WORK)
         await until(lambda: "agent_complete" in names(tmp_path))
         told = [name for name in names(tmp_path) if not name.startswith("before_")]
         assert told == [
@@ -102,8 +102,8 @@ async def test_the_points_of_a_run_in_their_order(tmp_path: Path, models: ModelS
         owner = await owner_of(gateway)
         for each in trace(tmp_path):
             assert (each["user"], each["role"]) == (owner, "admin")
-            assert each["session"] == f"user:{owner}:{HOME_INSIDE}"
-        await say(client, "fail=400", key=HOME_INSIDE)
+            assert each["session"] == f"user:{owner}:{WORK}"
+        await say(client, "fail=400", key=WORK)
         await until(lambda: "llm_error" in names(tmp_path))
         assert set(names(tmp_path)) >= {hook.NAME for hook in HOOKS} - {"session_end"}
 

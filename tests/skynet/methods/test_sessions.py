@@ -201,7 +201,7 @@ async def test_preview(world: World) -> None:
 async def test_resolve(world: World) -> None:
     session = await world.turn(world.admin, "work")
     await world.call(world.admin, "sessions.patch", {"key": "work", "label": "Work"})
-    for params in ({"key": "HOME_INSIDE"}, {"sessionId": session.session_id}, {"label": " Work "}):
+    for params in ({"key": "WORK"}, {"sessionId": session.session_id}, {"label": " Work "}):
         result = await world.call(world.admin, "sessions.resolve", params)
         shapes.check(shapes.SESSIONS_RESOLVE, result)
         assert result == {"ok": True, "key": "agent:main:work"}
