@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from skynet_terminal.policy import code
 from skynet_terminal.policy.commands import (
-    DECODED,
     DOWNLOAD,
     NO_INPUT,
     PROGRAM,
@@ -34,6 +31,7 @@ from skynet_terminal.policy.grammar import (
     Unreadable,
     Variable,
 )
+from skynet_terminal.policy.held import is_fetched, note_files
 from skynet_terminal.policy.multiplying import calls, is_endless, starts_in_background
 from skynet_terminal.policy.printed import output_of, printed
 from skynet_terminal.policy.reader import read
@@ -61,38 +59,12 @@ _MOST_TEXT = 300_000
 """Characters of all the texts that are run as lines inside the line."""
 
 
-COMMAND_VARIABLES = frozenset(
-    [
-        "PROMPT_COMMAND",
-        "GIT_SSH_COMMAND",
-        "GIT_SSH",
-        "GIT_EXTERNAL_DIFF",
-        "GIT_PAGER",
-        "PAGER",
-        "MANPAGER",
-        "EDITOR",
-        "VISUAL",
-        "GIT_EDITOR",
-        "GIT_SEQUENCE_EDITOR",
-        "GIT_ASKPASS",
-        "SSH_ASKPASS",
-        "SUDO_ASKPASS",
-        "LESSOPEN",
-        "LESSCLOSE",
-        "PS0",
-        "PS1",
-        "PS2",
-        "PS4",
-        "BROWSER",
-        "FCEDIT",
-        "RSYNC_RSH",
-        "CVS_RSH",
-        "SHELL",
-        "GIT_PROXY_COMMAND",
-    ]
-)
-
-
+COMMAND_VARIABLES = frozenset({
+    "PROMPT_COMMAND", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "PAGER", "MANPAGER",
+    "EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS",
+    "LESSOPEN", "LESSCLOSE", "PS0", "PS1", "PS2", "PS4", "BROWSER", "FCEDIT", "RSYNC_RSH", "CVS_RSH", "SHELL",
+    "GIT_PROXY_COMMAND",
+})  # fmt: skip
 _KNOWN = {
     "HOME": HOME,
     "PWD": HOME,
@@ -111,7 +83,6 @@ _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "in
 
 _SHADOWING = ("PATH", "BASH_ENV", "ENV")
 _SETTING = _DECLARING | {"read", "unset", "mapfile", "readarray", "getopts"}
-_FETCHERS = frozenset({"curl", "wget", "aria2c", "fetch", "http", "https", "xh", "axel", "lwp-download"})
 
 
 class Sign(NamedTuple):
@@ -359,7 +330,7 @@ class Walk:
             return "/dev/fd/output"
         text = output_of(tuple(met))
         name = f"/dev/fd/{len(self.commands) + 100}"
-        self._files[name] = text if text is not None else DOWNLOAD if _fetched(met) else UNKNOWN
+        self._files[name] = text if text is not None else DOWNLOAD if is_fetched(met) else UNKNOWN
         return name
 
     def _simple(self, simple: Simple) -> None:
@@ -419,7 +390,7 @@ class Walk:
             if writer.stdin is NO_INPUT:
                 writer.stdin = Input(output_of((command,)), (command, *command.stdin.sources))
         if words:
-            self._written(command)
+            note_files(command, self._cwd, self._files)
             self._builtin(command)
         else:
             for name, text in assignments:
@@ -523,47 +494,6 @@ class Walk:
             for place in options.value("p"):
                 for called in options.operands:
                     self._aliases[called.text] = place.text
-
-    def _written(self, command: Command) -> None:
-        """Which files hold what afterwards."""
-        for redirect in command.redirects:
-            if redirect.writes and redirect.target.known:
-                text = output_of((command,))
-                path = path_of(redirect.target.text, self._cwd)
-                fetched = command.program in _FETCHERS or _fetched(command.upstream())
-                if text is None and not fetched and _decodes(command):
-                    self._files[path] = DECODED
-                elif fetched or text is not None:
-                    self._files[path] = (
-                        DOWNLOAD
-                        if fetched
-                        else (self._files.get(path, "") if redirect.operator == ">>" else "") + (text or "")
-                    )
-        if command.program in _FETCHERS:
-            for path in _saved(command):
-                self._files[path_of(path, self._cwd)] = DOWNLOAD
-        elif command.program in ("dd", "gdd"):
-            if _fetched(command.upstream()):
-                for word in command.arguments:
-                    if word.text.startswith("of="):
-                        self._files[path_of(word.text[3:], self._cwd)] = DOWNLOAD
-        elif command.program == "tee":
-            text = command.stdin.text
-            for word in Options(command.arguments).operands:
-                if _fetched(command.upstream()):
-                    self._files[path_of(word.text, self._cwd)] = DOWNLOAD
-                elif text is None and any(map(_decodes, command.upstream())):
-                    self._files[path_of(word.text, self._cwd)] = DECODED
-                elif text is not None:
-                    self._files[path_of(word.text, self._cwd)] = text
-        elif command.program in ("mv", "cp", "ln", "install"):
-            operands = Options(command.arguments).operands
-            if len(operands) == 2:
-                held = self._files.get(path_of(operands[0].text, self._cwd))
-                if held is None and operands[0].text.startswith("/"):
-                    held = PROGRAM + posixpath.basename(operands[0].text)
-                if held is not None:
-                    self._files[path_of(operands[1].text, self._cwd)] = held
 
     # --- programs that start programs
 
@@ -681,32 +611,3 @@ class Walk:
 
 def _reads(target: str, cwd: str | None) -> Command:
     return Command(words=(Word("cat"), Word(target)), cwd=cwd)
-
-
-def _fetched(commands: Iterable[Command]) -> bool:
-    return any(command.program in _FETCHERS for command in commands)
-
-
-def _decodes(command: Command) -> bool:
-    """Its output is hidden in what it reads. What is packed for its size is not counted among such."""
-    program, texts = command.program, command.texts[1:]
-    if program in ("base64", "base32", "basenc", "gbase64"):
-        return Options(command.arguments, "w").has("dD", "decode")
-    if program in ("xxd", "openssl"):
-        return any(re.match(r"-[a-z]*[rd]", text) for text in texts)
-    return program == "uudecode"
-
-
-def _saved(command: Command) -> list[str]:
-    options = Options(
-        command.arguments,
-        "oOPdHXAebuTFrmUQtUi" if command.program != "curl" else "oHXAdebuTFrmUxEw",
-        ("output", "output-document"),
-    )
-    addresses = [word.text for word in options.operands]
-    names = [word.text for word in options.value("output", "output-document", "o")]
-    if command.program != "curl":
-        names += [word.text for word in options.value("O")]
-    if options.has("O", "remote-name") or (command.program != "curl" and not names):
-        names += [address.rstrip("/").rpartition("/")[2].partition("?")[0] for address in addresses]
-    return [name for name in names if name not in ("-", "", "/dev/null")]
