@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from skynet.config import load_config
+from skynet.config.schema import TerminalConfig
 from skynet.gateway.command_desk import ExecOutcome, ExecRequest
 from skynet.gateway.command_turns import MOST_UNDER_WAY
 from skynet.gateway.exec_file import HouseRules
@@ -89,12 +90,17 @@ async def test_a_command_runs_in_its_persons_folder_and_sees_no_others(world: De
 
 
 async def test_where_it_runs(world: DeskWorld) -> None:
+    """W3: what begins like the folder is not the folder."""
     ada = await world.person("Ada")
     (world.folder(ada) / "sub").mkdir()
     (world.folder(ada) / "file").touch()
     (world.folder(ada) / "out").symlink_to("/etc")
     assert await text(world, ada, "pwd", cwd="sub") == "/files/sub"
     assert await text(world, ada, "pwd", cwd="/files/sub") == "/files/sub"
+    world.folder(ada).with_name("files-evil").mkdir()
+    for cwd in ("../files-evil", "/files-evil", "/files/../files-evil"):
+        with pytest.raises(BadDirectory):
+            await run(world, ada, "pwd", cwd=cwd)
     for cwd in ("file", "out", "none", "../", "/etc", "/files/../etc", "/files/none", str(world.home)):
         with pytest.raises(BadDirectory):
             await run(world, ada, "pwd", cwd=cwd)
@@ -111,6 +117,19 @@ async def test_how_it_ends(world: DeskWorld) -> None:
     await until(lambda: not any("7654" in each.info["cmdline"] for each in _processes()))
     with pytest.raises(ValueError, match="at most 300"):
         await run(world, ada, "true", timeout_s=301)
+
+
+async def test_one_without_a_time_of_its_own_has_the_configured_one(opened: OpenDesk) -> None:
+    """SK-175: 30 seconds, and at most 300, unless the house says otherwise."""
+    assert (TerminalConfig().timeout_s, TerminalConfig().longest_s) == (30, 300)
+    async with opened("[terminal]\ntimeout_s = 1\nlongest_s = 2") as world:
+        ada = await world.person("Ada")
+        outcome = await run(world, ada, "echo begun; sleep 7658 & sleep 7658")
+        assert (outcome.result.timed_out, outcome.result.output.text()) == (True, "begun\n")
+        assert outcome.result.duration_ms >= 1000
+        await until(lambda: not any("7658" in each.info["cmdline"] for each in _processes()))
+        with pytest.raises(ValueError, match="at most 2"):
+            await run(world, ada, "true", timeout_s=3)
 
 
 def _processes() -> list[psutil.Process]:
