@@ -33,9 +33,10 @@ from skynet_terminal.policy.grammar import (
 )
 from skynet_terminal.policy.held import is_fetched, note_files
 from skynet_terminal.policy.multiplying import calls, is_endless, starts_in_background
-from skynet_terminal.policy.printed import output_of, printed
+from skynet_terminal.policy.printed import output_of
 from skynet_terminal.policy.reader import read
-from skynet_terminal.policy.words import BETWEEN, HOME, UNKNOWN, Expander, Word
+from skynet_terminal.policy.shell_state import DECLARING, ShellState
+from skynet_terminal.policy.words import UNKNOWN, Expander, Word
 from skynet_terminal.policy.wrappers.parts import Argv, Code, Line
 from skynet_terminal.policy.wrappers.starts import starts
 
@@ -52,9 +53,6 @@ _MOST_TURNS = 8
 _MOST_CALLS = 10
 
 
-_LONGEST_VALUE = 10_000
-
-
 _MOST_TEXT = 300_000
 """Characters of all the texts that are run as lines inside the line."""
 
@@ -65,24 +63,6 @@ COMMAND_VARIABLES = frozenset({
     "LESSOPEN", "LESSCLOSE", "PS0", "PS1", "PS2", "PS4", "BROWSER", "FCEDIT", "RSYNC_RSH", "CVS_RSH", "SHELL",
     "GIT_PROXY_COMMAND",
 })  # fmt: skip
-_KNOWN = {
-    "HOME": HOME,
-    "PWD": HOME,
-    "IFS": " \t\n",
-    "SHELL": "/bin/bash",
-    "BASH": "/bin/bash",
-    "UID": "1000",
-    "0": "bash",
-    "HISTFILE": f"{HOME}/.bash_history",
-    "EUID": "1000",
-}
-
-
-_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "integer"})
-
-
-_SHADOWING = ("PATH", "BASH_ENV", "ENV")
-_SETTING = _DECLARING | {"read", "unset", "mapfile", "readarray", "getopts"}
 
 
 class Sign(NamedTuple):
@@ -99,14 +79,8 @@ class Walk:
         self.commands: list[Command] = []
         self.signs: list[Sign] = []
         self.unread: list[str] = []
-        self.shadows = False
-        """Names of programs may mean others than they say: PATH, aliases, functions, ``hash -p``."""
-        self._variables: dict[str, str] = dict(_KNOWN)
-        self._cwd: str | None = HOME
-        self._functions: dict[str, Script] = {}
-        self._aliases: dict[str, str] = {}
+        self._shell = ShellState()
         self._files: dict[str, str] = {}
-        self._stdin = NO_INPUT
         self._active: list[Script] = []
         self._starts = 0
         self._guess = False
@@ -115,6 +89,11 @@ class Walk:
         self._inside: list[Command] = []
         self._outputs: list[Command] = []
         self._calls: dict[str, set[tuple[str, bool]]] = {}
+
+    @property
+    def shadows(self) -> bool:
+        """Names of programs may mean others than they say."""
+        return self._shell.shadows
 
     def line(self, text: str) -> None:
         """
@@ -132,7 +111,7 @@ class Walk:
     def _script(self, script: Script) -> None:
         for pipeline in script:
             if pipeline.conditional:
-                with self._perhaps():
+                with self._shell.perhaps():
                     self._pipeline(pipeline)
             else:
                 self._pipeline(pipeline)
@@ -141,14 +120,14 @@ class Walk:
         if len(pipeline.stages) == 1 and not pipeline.background:
             self._stage(pipeline.stages[0])
             return
-        before = self._stdin
+        before = self._shell.stdin
         for stage in pipeline.stages:
             start = len(self.commands)
-            with self._apart():
+            with self._shell.apart():
                 self._stage(stage)
             met = tuple(self.commands[start:])
-            self._stdin = Input(output_of(met), met)
-        self._stdin = before
+            self._shell.stdin = Input(output_of(met), met)
+        self._shell.stdin = before
 
     def _stage(self, stage: Stage) -> None:
         match stage:
@@ -169,13 +148,13 @@ class Walk:
             self._expand(phrase)
         match group.kind:
             case "subshell":
-                with self._apart():
+                with self._shell.apart():
                     self._script(group.bodies[0])
             case "group":
                 self._script(group.bodies[0])
             case "calculation":
                 before, self._guess = self._guess, True
-                with self._apart():
+                with self._shell.apart():
                     for body in group.bodies:
                         self._script(body)
                 self._guess = before
@@ -184,12 +163,12 @@ class Walk:
                     self._sign("destructive.fork-bomb", "a loop without end starts commands in the background")
                 # what the first turn sets, the second one finds
                 for _ in range(2):
-                    with self._perhaps():
+                    with self._shell.perhaps():
                         for body in group.bodies:
                             self._script(body)
             case _:
                 for body in group.bodies:
-                    with self._perhaps():
+                    with self._shell.perhaps():
                         self._script(body)
 
     def _loop(self, loop: Loop) -> None:
@@ -197,25 +176,25 @@ class Walk:
         known = loop.words is not None and all(word.known for word in values) and len(values) <= _MOST_TURNS
         turns = [word.text for word in values] if known else [UNKNOWN]
         for turn in turns:
-            with self._perhaps():
-                self.shadows = self.shadows or loop.name in _SHADOWING
+            with self._shell.perhaps():
+                self._shell.note_name(loop.name)
                 if turn == UNKNOWN:
-                    self._variables.pop(loop.name, None)
+                    self._shell.variables.pop(loop.name, None)
                 else:
-                    self._variables[loop.name] = turn
+                    self._shell.variables[loop.name] = turn
                 self._script(loop.body)
 
     def _define(self, function: Function) -> None:
-        self.shadows = True
-        self._functions[function.name] = function.body
+        self._shell.shadows = True
+        self._shell.functions[function.name] = function.body
         self._calls[function.name] = set(calls(function.body, False))
         if self._multiplies(function.name):
             self._sign("destructive.fork-bomb", f"the function {function.name} starts itself again and again")
         # it may be called later, with anything
-        with self._apart():
-            for name in set(self._variables) - {"HOME", "IFS"}:
-                del self._variables[name]
-            self._cwd = None
+        with self._shell.apart():
+            for name in set(self._shell.variables) - {"HOME", "IFS"}:
+                del self._shell.variables[name]
+            self._shell.cwd = None
             self._call(function.body, None)
 
     def _multiplies(self, name: str) -> bool:
@@ -238,46 +217,18 @@ class Walk:
         if len(self._active) >= _MOST_CALLS:
             raise Unreadable(f"functions call functions more than {_MOST_CALLS} deep", too_much=True)
         self._active.append(body)
-        before = {key: value for key, value in self._variables.items() if key.isdigit() or key in "@*#"}
+        before = {key: value for key, value in self._shell.variables.items() if key.isdigit() or key in "@*#"}
         for key in before:
-            del self._variables[key]
+            del self._shell.variables[key]
         if arguments is not None and not any(word.several for word in arguments):
-            self._positional(arguments)
+            self._shell.positional(arguments)
         self._script(body)
-        for key in [key for key in self._variables if key.isdigit() or key in "@*#"]:
-            del self._variables[key]
-        self._variables |= before
+        for key in [key for key in self._shell.variables if key.isdigit() or key in "@*#"]:
+            del self._shell.variables[key]
+        self._shell.variables |= before
         self._active.pop()
 
-    def _positional(self, arguments: Sequence[Word]) -> None:
-        for index, word in enumerate(arguments, 1):
-            self._variables[str(index)] = word.text
-        for index in range(len(arguments) + 1, 10):
-            self._variables[str(index)] = ""
-        self._variables["@"] = BETWEEN.join(word.text for word in arguments)
-        self._variables["*"] = " ".join(word.text for word in arguments)
-
     # --- scopes
-
-    @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """What is set inside is forgotten: another shell."""
-        variables, cwd, stdin = dict(self._variables), self._cwd, self._stdin
-        yield
-        self._variables, self._cwd, self._stdin = variables, cwd, stdin
-
-    @contextmanager
-    def _perhaps(self) -> Iterator[None]:
-        """What is set inside may be set or not: afterwards, what differs is not known."""
-        variables, cwd = dict(self._variables), self._cwd
-        yield
-        for name in [name for name, value in self._variables.items() if variables.get(name) != value]:
-            if name in variables:
-                del self._variables[name]
-        for name in variables.keys() - self._variables.keys():
-            self._variables.pop(name, None)
-        if cwd != self._cwd and self._cwd is None:
-            self._cwd = None
 
     @contextmanager
     def _reading(self, redirections: Iterable[Redirection]) -> Iterator[None]:
@@ -286,16 +237,16 @@ class Walk:
         if not listed:
             yield
             return
-        before = self._stdin
+        before = self._shell.stdin
         simple = Simple((), (), listed)
         start = len(self.commands)
         self._simple(simple)
         if len(self.commands) > start and self.commands[-1].stdin is not NO_INPUT:
-            self._stdin = self.commands[-1].stdin
+            self._shell.stdin = self.commands[-1].stdin
         first = len(self.commands)
         outputs = [command for command in self._outputs if command.stdin is NO_INPUT]
         yield
-        self._stdin = before
+        self._shell.stdin = before
         met = tuple(self.commands[first:])
         for command in outputs:
             command.stdin = Input(output_of(met), met)
@@ -303,14 +254,14 @@ class Walk:
     # --- simple commands
 
     def _expander(self) -> Expander:
-        return Expander(self._variables, self._cwd, self._substitute, self._process)
+        return Expander(self._shell.variables, self._shell.cwd, self._substitute, self._process)
 
     def _expand(self, phrase: Phrase) -> list[Word]:
         return self._expander().words(phrase)
 
     def _substitute(self, script: Script) -> str | None:
         start = len(self.commands)
-        with self._apart():
+        with self._shell.apart():
             self._script(script)
         met = tuple(self.commands[start:])
         self._inside += met
@@ -320,8 +271,8 @@ class Walk:
 
     def _process(self, script: Script, output: bool) -> str:
         start = len(self.commands)
-        with self._apart():
-            self._stdin = NO_INPUT
+        with self._shell.apart():
+            self._shell.stdin = NO_INPUT
             self._script(script)
         met = self.commands[start:]
         self._inside += met
@@ -344,17 +295,17 @@ class Walk:
                 if isinstance(part, Variable):
                     self._inside += self._origins.get(part.name, ())
             words += expander.words(phrase)
-        if words and words[0].text in self._aliases:
+        if words and words[0].text in self._shell.aliases:
             self._alias(words)
         assignments: list[tuple[str, str]] = []
         for name, value in simple.assignments:
             self._scripts_in_quotes(value)
             first = len(self._inside)
             assignments.append((name, expander.text(value)))
-            self.shadows = self.shadows or name.rstrip("+=") in _SHADOWING
+            self._shell.note_name(name.rstrip("+="))
             self._origins[name.rstrip("+=")] = tuple(self._inside[first:])
         redirects: list[Redirect] = []
-        stdin = self._stdin
+        stdin = self._shell.stdin
         for redirection in simple.redirections:
             target = expander.text(redirection.target)
             if redirection.operator in ("<<", "<<<"):
@@ -364,8 +315,8 @@ class Walk:
                 continue
             redirects.append(Redirect(redirection.operator, Word(target)))
             if redirection.operator in ("<", "<>") and redirection.descriptor in ("", "0"):
-                text = self._files.get(target) or self._files.get(path_of(target, self._cwd))
-                sources = tuple(self._inside) if target.startswith("/dev/fd/") else (_reads(target, self._cwd),)
+                text = self._files.get(target) or self._files.get(path_of(target, self._shell.cwd))
+                sources = tuple(self._inside) if target.startswith("/dev/fd/") else (_reads(target, self._shell.cwd),)
                 stdin = Input(text if text not in (None, DOWNLOAD) and UNKNOWN not in text else None, sources)
                 if text == DOWNLOAD and not target.startswith("/dev/fd/"):
                     stdin = Input(None, (Command(words=(Word("curl"), Word(target))),))
@@ -374,7 +325,7 @@ class Walk:
             assignments=tuple((name.rstrip("+="), value) for name, value in assignments),
             redirects=tuple(redirects),
             stdin=stdin,
-            cwd=self._cwd,
+            cwd=self._shell.cwd,
             files=self._files,
             inside=tuple(self._inside),
             guess=self._guess,
@@ -383,25 +334,25 @@ class Walk:
             self._emit(command)
             for name, text in assignments:
                 self._taken_over(name, text)
-            if command.program in _DECLARING:
+            if command.program in DECLARING:
                 for word in command.arguments:
                     self._taken_over(*word.text.partition("=")[::2])
         for writer in self._outputs:
             if writer.stdin is NO_INPUT:
                 writer.stdin = Input(output_of((command,)), (command, *command.stdin.sources))
         if words:
-            note_files(command, self._cwd, self._files)
+            note_files(command, self._shell.cwd, self._files)
             self._builtin(command)
         else:
             for name, text in assignments:
-                self._assign(name, text)
+                self._shell.assign(name, text)
         self._inside = inside + self._inside
         self._outputs = outputs + self._outputs
 
     def _taken_over(self, name: str, value: str) -> None:
         """Variables that hold commands, for others to run."""
         if name.rstrip("+=") in COMMAND_VARIABLES and value:
-            with self._apart():
+            with self._shell.apart():
                 self._text(value, guess=True)
 
     def _scripts_in_quotes(self, phrase: Phrase) -> None:
@@ -409,91 +360,36 @@ class Walk:
         for part in phrase:
             if isinstance(part, Text) and part.quoted and ("[$(" in part.value or "[`" in part.value):
                 inner = part.value[part.value.find("[") + 1 :].rpartition("]")[0]
-                with self._apart():
+                with self._shell.apart():
                     self._text(f": {inner}", guess=True)
 
     def _alias(self, words: list[Word]) -> None:
-        expanded = self._aliases[words[0].text]
+        expanded = self._shell.aliases[words[0].text]
         rest = " ".join("'" + word.text.replace("'", "'\\''") + "'" for word in words[1:])
         name = words[0].text
-        value = self._aliases.pop(name)
-        with self._apart():
+        value = self._shell.aliases.pop(name)
+        with self._shell.apart():
             self._text(f"{expanded} {rest}")
-        self._aliases[name] = value
-
-    def _assign(self, name: str, value: str) -> None:
-        append = name.endswith("+=")
-        name = name.rstrip("+=")
-        if append:
-            before = self._variables.get(name)
-            if before is None:
-                self._variables.pop(name, None)
-                return
-            value = before + value
-        if value == UNKNOWN or len(value) > _LONGEST_VALUE:
-            self._variables.pop(name, None)
-        else:
-            self._variables[name] = value
+        self._shell.aliases[name] = value
 
     def _builtin(self, command: Command) -> None:
         """What changes the shell itself."""
+        self._shell.builtin(command)
         program, arguments = command.program, command.arguments
-        if program in ("alias", "hash", "enable"):
-            self.shadows = self.shadows or any("=" in word.text or word.text[:1] == "-" for word in arguments)
-        elif program in _SETTING or (program == "printf" and arguments[:1] == (Word("-v"),)):
-            named = (word.text.partition("=")[0].rstrip("+") for word in arguments)
-            self.shadows = self.shadows or any(name in _SHADOWING or UNKNOWN in name for name in named)
-        if program in _DECLARING:
-            for word in arguments:
-                name, equals, value = word.text.partition("=")
-                if equals:
-                    self._assign(f"{name}=", value)
-                if "n" in name and name.startswith("-"):
-                    for other in arguments:
-                        self._variables.pop(other.text.partition("=")[0], None)
-        elif program in ("cd", "chdir", "pushd"):
-            operands = Options(arguments).operands
-            target = operands[0].text if operands else HOME
-            if target in ("-",) or any(word.several or word.glob for word in arguments):
-                self._cwd = None
-            else:
-                path = path_of(target, self._cwd)
-                self._cwd = None if path.startswith(UNKNOWN) else path
-            if self._cwd is None:
-                self._variables.pop("PWD", None)
-            else:
-                self._variables["PWD"] = self._cwd
-        elif program == "popd":
-            self._cwd = None
-        elif program in ("read", "mapfile", "readarray", "unset", "getopts", "let"):
-            for word in arguments:
-                self._variables.pop(word.text.partition("=")[0], None)
-                if program == "unset":
-                    self._functions.pop(word.text, None)
-        elif program == "printf" and len(arguments) > 2 and arguments[0].text == "-v":
-            text = printed([word.text for word in arguments[2:]])
-            self._assign(f"{arguments[1].text}=", UNKNOWN if text is None else text)
-        elif program == "set" and any(word.text == "--" for word in arguments):
-            at = [word.text for word in arguments].index("--")
-            if all(word.known for word in arguments):
-                self._positional(arguments[at + 1 :])
-        elif program == "shift":
-            for key in [key for key in self._variables if key.isdigit() or key in "@*"]:
-                del self._variables[key]
-        elif program == "alias":
+        if program == "alias":
             for word in arguments:
                 name, equals, value = word.text.partition("=")
                 if equals and name:
-                    self._aliases[name] = value
-                    with self._apart():
+                    self._shell.aliases[name] = value
+                    with self._shell.apart():
                         self._text(value)
-        elif program in self._functions:
-            self._call(self._functions.get(command.words[0].text, ()), arguments)
+        elif program in self._shell.functions:
+            self._call(self._shell.functions.get(command.words[0].text, ()), arguments)
         elif program == "hash" and any(word.text == "-p" for word in arguments):
             options = Options(arguments, "p")
             for place in options.value("p"):
                 for called in options.operands:
-                    self._aliases[called.text] = place.text
+                    self._shell.aliases[called.text] = place.text
 
     # --- programs that start programs
 
@@ -557,22 +453,22 @@ class Walk:
     def _started_line(self, command: Command, start: Line) -> None:
         if UNKNOWN in start.text and not start.text.strip(UNKNOWN + " \t\n;"):
             return  # nothing of it is known: a rule says so of the command itself
-        before, self._stdin = self._stdin, command.stdin if command.stdin.text != start.text else NO_INPUT
+        before, self._shell.stdin = self._shell.stdin, command.stdin if command.stdin.text != start.text else NO_INPUT
         if start.guess:
-            with self._apart():
+            with self._shell.apart():
                 self._text(start.text, guess=True)
         elif start.same_shell:
             self._text(start.text)
         else:
-            with self._apart():
+            with self._shell.apart():
                 if start.arguments and all(word.known for word in start.arguments):
-                    self._variables["0"] = start.arguments[0].text
-                    self._positional(start.arguments[1:])
+                    self._shell.variables["0"] = start.arguments[0].text
+                    self._shell.positional(start.arguments[1:])
                 elif start.arguments:
-                    for key in [key for key in self._variables if key.isdigit() or key in "@*"]:
-                        del self._variables[key]
+                    for key in [key for key in self._shell.variables if key.isdigit() or key in "@*"]:
+                        del self._shell.variables[key]
                 self._text(start.text)
-        self._stdin = before
+        self._shell.stdin = before
 
     def _text(self, text: str, *, guess: bool = False) -> None:
         """A text that is run as a line, inside another."""
@@ -597,12 +493,12 @@ class Walk:
                 case code.Sign():
                     self._sign(seen.rule, seen.what)
                 case code.Text():
-                    with self._apart():
-                        self._stdin = NO_INPUT
+                    with self._shell.apart():
+                        self._shell.stdin = NO_INPUT
                         self._text(seen.text, guess=True)
                 case code.Call():
                     before, self._guess = self._guess, True
-                    self._emit(Command(words=seen.words, cwd=self._cwd))
+                    self._emit(Command(words=seen.words, cwd=self._shell.cwd))
                     self._guess = before
 
     def _sign(self, rule: str, what: str) -> None:
