@@ -144,7 +144,12 @@ async def asker(house: Household, who: Resident) -> AsyncIterator[Ask]:
 
     async def ask(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         waits = {"timeoutMs": 1} if method in ("agent.wait", "exec.approval.request") else {}
-        return await house.ask(who, method, {**params, **waits}, on=node if METHODS[method].node_only else 0)
+        frame = await house.ask(who, method, {**params, **waits}, on=node if METHODS[method].node_only else 0)
+        if frame["ok"] and method == "terminal.create":  # or there would soon be no room for another
+            await house.ask(who, "terminal.kill", {"terminalId": frame["payload"]["terminalId"]})
+        elif frame["ok"] and method == "terminal.exec_bg":
+            await house.ask(who, "terminal.job_kill", {"jobId": frame["payload"]["job"]["jobId"]})
+        return frame
 
     async def say_no() -> None:
         events, looked_at = who.client.events, 0
