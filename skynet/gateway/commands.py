@@ -225,6 +225,8 @@ _HANDLERS: Mapping[str, Callable[[Commands, Caller, SessionKey, Parsed], Awaitab
     "/models": Commands._models,
     **dict.fromkeys(SETTINGS, Commands._level),
 }
+DECISIONS = frozenset({"/approvals", "/approve", "/deny"})
+"""What is answered at once, beside a run of the session: it may wait for just that."""
 PEOPLE = ("/approvals", "/approve", "/deny", "/link", "/budget")
 """Commands about people, not about the session."""
 PRIVATE = (*PEOPLE, "/whoami")

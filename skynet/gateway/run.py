@@ -46,6 +46,8 @@ class Inbound:
     options: ModelOptions = field(default_factory=ModelOptions)
     thinking: str = ""
     reply: Callable[[], Awaitable[str]] | None = None
+    beside: bool = False
+    """The reply does not wait for the session's runs: one of them may wait for what it does."""
     timeout_s: float | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     wire_key: str = ""

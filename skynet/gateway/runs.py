@@ -8,7 +8,7 @@ once: stored first, told afterwards.
 import asyncio
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -249,15 +249,21 @@ class Runs:
         self._active[identity] = run
         if begun.session.updated_at_ms == begun.session.created_at_ms and not begun.session.system_sent:
             self._hooks.session_started(run)
+        if inbound.beside and inbound.reply is not None:
+            self._own(self._reply_beside(run), f"reply {inbound.run_id}")
+            return run
         lane = self._lanes.get(inbound.key)
         if lane is None:
             lane = self._lanes[inbound.key] = deque()
-            work = self._tasks.start(self._work(inbound.key, lane), name=f"lane {inbound.key}")
-            self._working.add(work)
-            work.add_done_callback(self._working.discard)
+            self._own(self._work(inbound.key, lane), f"lane {inbound.key}")
         run.waited = bool(lane)
         lane.append(run)
         return run
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._tasks.start(work, name=name)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
 
     def active(self, owner: UserId, key: SessionKey | None = None) -> list[Run]:
         """A person's runs that are queued or running, in the order they came; of one session if ``key`` is given."""
@@ -346,6 +352,13 @@ class Runs:
                     self._active.pop(_identity(run.inbound), None)
         finally:
             del self._lanes[key]
+
+    async def _reply_beside(self, run: Run) -> None:
+        try:
+            with log_context(user_id=run.person, run_id=run.run_id):
+                await self._execute(run)
+        finally:
+            self._active.pop(_identity(run.inbound), None)
 
     def _stopped(self, run: Run) -> None:
         """A run was stopped before it began. It ends now, not when those before it do; only its entry waits for them.
@@ -533,7 +546,7 @@ class Runs:
 
         What is not stored when the gateway stops is closed as interrupted at its next start.
         """
-        for waiting in self._lanes[run.key]:
+        for waiting in self._lanes.get(run.key, ()):
             if waiting.stop_reason and waiting.ended is None:
                 self._end_unanswered(waiting)
         while not self.closing:

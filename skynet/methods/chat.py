@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import UNSET
 
 from skynet.gateway.broadcast import Broadcaster
-from skynet.gateway.commands import RESTARTS, Commands, parse_command
+from skynet.gateway.commands import DECISIONS, RESTARTS, Commands, parse_command
 from skynet.gateway.dispatch import method
 from skynet.gateway.keys import owner_of, resolve_key
 from skynet.gateway.rooms import Rooms
@@ -106,6 +106,7 @@ class ChatMethods:
                 kind="chat",
                 content=user_content(message, attachments, datetime.now().astimezone()),
                 reply=reply,
+                beside=command is not None and command.name in DECISIONS,
                 thinking=thinking,
                 timeout_s=_timeout_s(params),
                 origin={

@@ -379,6 +379,21 @@ async def test_a_reply_takes_the_models_place(stage: Stage) -> None:
     assert not stage.models.bodies
 
 
+async def test_a_reply_beside_a_run_does_not_wait_for_it(stage: Stage) -> None:
+    """The run may wait for just that: a yes of the person."""
+
+    async def reply() -> str:
+        return "allow-once"
+
+    blocking = await stage.submit("hang")
+    behind = await stage.submit("say=behind")
+    result = await stage.end("/approve 1234 allow-once", reply=reply, beside=True)
+    assert (text_of(result.message), result.status) == ("allow-once", "ok")
+    assert blocking.ended is None and behind.ended is None
+    blocking.abort("rpc")
+    assert text_of((await end_of(behind)).message) == "behind"
+
+
 async def test_a_reply_that_fails(stage: Stage) -> None:
     async def reply() -> str:
         raise RequestError("no such level")
