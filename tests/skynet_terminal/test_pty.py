@@ -101,7 +101,8 @@ async def test_it_sees_another_size_at_once(confined: Place) -> None:
 @pytest.mark.parametrize("name", ["INT", "TERM", "QUIT", "HUP", "USR1", "USR2"])
 async def test_signals(confined: Place, name: str) -> None:
     script = (
-        f"import signal, sys\nsignal.signal(signal.SIG{name}, lambda *a: sys.exit(33))\nprint('ready')\nsignal.pause()"
+        f"import signal, sys, time\nsignal.signal(signal.SIG{name}, lambda *a: sys.exit(33))\nprint('ready')\n"
+        "while True: time.sleep(0.05)\n"
     )
     terminal = await confined.open(["python3", "-c", script])
     await says(terminal, "ready")
@@ -114,7 +115,7 @@ async def test_a_program_that_is_no_shell_hears_keys(confined: Place) -> None:
     """SK-173: they are for the program and not for what confines it."""
     terminal = await confined.open(["python3", "-i", "-q"])
     at = await says(terminal, ">>> ")
-    terminal.write(b"import time; print('now', flush=True); time.sleep(1000)\n")
+    terminal.write(b"import time; print('now', flush=True); any(time.sleep(0.05) for _ in iter(int, 1))\n")
     at = await says(terminal, "now\r\n", at)
     terminal.write(b"\x03")
     at = await says(terminal, "KeyboardInterrupt\r\n>>> ", at)
@@ -136,7 +137,7 @@ async def test_a_program_that_stops_and_goes_on(confined: Place, by: str) -> Non
         "signal.signal(signal.SIGTSTP, lambda *a: os.write(1, b'asked '))\n"
         "signal.signal(signal.SIGCONT, lambda *a: os.write(1, b'again '))\n"
         "print('ready', flush=True)\n"
-        "while True: time.sleep(1000)\n"
+        "while True: time.sleep(0.05)\n"  # Python does not hear what comes just before it waits
     )
     terminal = await confined.open(["python3", "-c", script])
     at = await says(terminal, "ready")
