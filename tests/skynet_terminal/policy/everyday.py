@@ -1,6 +1,51 @@
 """What people have run at home and at work: standard and trusted let all of it through."""
 
 _LINES = r"""
+rm -rf ~/Documents
+rm -rf Documents/*
+find . -name core -delete
+make clean all
+echo hi > .env
+cat >> .env <<< 'A=b'
+npm run build && rm -rf dist.old && mv dist dist.old
+gh pr list
+gh pr view 12
+git log -p -- .env.example
+ip addr show
+ip -4 a
+ip route
+date -u +%s
+date -d @0
+hostnamectl
+timedatectl
+chmod -R u=rwX,go=rX .
+chmod -R go-w .
+chmod -R o-rwx .
+chmod -R 755 .
+chmod -R 700 ~
+chmod -R 600 secrets
+enable -n test
+patch -p1 -d src < x.diff
+split -l 100 a.txt part_
+git clone https://x/y target
+git clone --depth 1 -b main https://x/y
+tar cf ../x.tar .
+tar cf - . | gzip > x.tgz
+curl -O https://x/y.zip
+curl -LO --output-dir dl https://x/y.zip
+yt-dlp -P ~/Videos https://x
+aria2c -d dl -o x https://x
+uv run python x.py
+poetry run pytest
+npm exec tsc -- --noEmit
+conda run -n x python y.py
+conda activate x
+nix-shell -p jq --run 'jq . x.json'
+direnv allow
+xargs -I{} cp {} backup/ < list.txt
+ls *.mp3 | xargs -I{} mv {} music/
+base64 -d x.b64 > x.png
+openssl enc -d -aes256 -in x.enc -out x
 python3 -c 'import os; print(*sorted(os.environ))'
 python3 -c 'import os; print(len(os.environ))'
 python3 -c 'import os; print("HOME" in os.environ)'

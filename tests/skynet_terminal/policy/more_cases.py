@@ -3,6 +3,9 @@
 
 # decisions for standard and trusted (strict refuses all of these), the rule's family, the command
 TRIED = r"""
+deny ask destructive | fd -t f . / -x rm
+deny ask destructive | fd foo /etc -x rm {}
+ask ask destructive | cat x | parallel rm -rf
 deny ask environment | python3 -c 'import os; [print(k, os.environ[k]) for k in sorted(os.environ)]'
 deny ask environment | python3 -c 'import os; print(sorted(os.environ.items()))'
 deny ask environment | python3 -c 'import os; print(list(map(os.environ.get, list(os.environ))))'
