@@ -133,6 +133,8 @@ def _redacted(value: Any, key: str, secrets: Sequence[str]) -> Any:
     if isinstance(value, dict):
         if key == "headers":  # of a provider: any of them may be its key
             return dict.fromkeys(value, REDACTED)
+        if key == "env":  # of commands: keys for what they use, by whatever name
+            return {name: REDACTED if _is_value(item) else item for name, item in value.items()}
         return {name: _redacted(item, name, secrets) for name, item in value.items()}
     if isinstance(value, list):
         return [_redacted(item, key, secrets) for item in value]
@@ -149,6 +151,8 @@ def _telltales(tree: dict[str, Any]) -> Sequence[str]:
 
 def _secrets(value: Any, key: str = "") -> Iterator[str]:
     if isinstance(value, dict):
+        if key == "env":
+            yield from filter(_is_value, value.values())
         for name, item in value.items():
             yield from _secrets(item, name)
     elif isinstance(value, list):
@@ -159,7 +163,12 @@ def _secrets(value: Any, key: str = "") -> Iterator[str]:
 
 
 def _is_secret(key: str, value: str) -> bool:
-    return bool(value) and _SECRET_KEY.search(key) is not None and _REFERENCE.fullmatch(value) is None
+    return _is_value(value) and _SECRET_KEY.search(key) is not None
+
+
+def _is_value(value: object) -> bool:
+    """A text that is there, and not the name of the variable that has it."""
+    return isinstance(value, str) and bool(value) and _REFERENCE.fullmatch(value) is None
 
 
 def _cleaned(text: str, secrets: Sequence[str]) -> str:

@@ -162,3 +162,14 @@ def test_whatever_the_text_its_secrets_are_not_shown(pairs: list[tuple[str, str,
         if key in ("token", "api_key", "password"):
             assert value not in json.dumps(redact(tree), ensure_ascii=False)
             assert shown is None or value not in shown
+
+
+def test_what_commands_have_in_their_environment_is_not_shown() -> None:
+    """By whatever name; of a short one the file's text is not shown at all."""
+    text = '[terminal.env]\nHOUSE_KEY = "quagga-key"\nREFERENCE = "${HOUSE_KEY}"\n# quagga-key\n'
+    tree = tomllib.loads(text)
+    assert redact(tree) == {"terminal": {"env": {"HOUSE_KEY": REDACTED, "REFERENCE": "${HOUSE_KEY}"}}}
+    shown = redact_text(text, tree)
+    assert shown is not None and "quagga" not in shown
+    short = '[terminal]\nenv = { PIN = "1234" }\n'
+    assert redact_text(short, tomllib.loads(short)) is None
