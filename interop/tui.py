@@ -87,13 +87,13 @@ class Terminal:
 
 
 @contextmanager
-def running_tui(client: OpenClaw, directory: Path, *options: str) -> Iterator[Terminal]:
-    """``openclaw tui`` in a pane of its own while the block lasts."""
+def running_tui(client: OpenClaw, directory: Path, *options: str, width: int = WIDTH) -> Iterator[Terminal]:
+    """``openclaw tui`` in a pane of its own while the block lasts. What is typed has to fit into a line."""
     terminal = Terminal(directory / "tmux")
     settings = [f"{name}={value}" for name, value in client.env().items()]
     # fmt: off
     terminal.tmux(
-        "new-session", "-d", "-s", TARGET, "-x", str(WIDTH), "-y", str(HEIGHT), "-c", str(client.home),
+        "new-session", "-d", "-s", TARGET, "-x", str(width), "-y", str(HEIGHT), "-c", str(client.home),
         "env", "-i", *settings, "TERM=screen-256color", *client.argv("tui", *options),
         ";", "set-option", "-w", "remain-on-exit", "on",
     )
