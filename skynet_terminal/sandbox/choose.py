@@ -170,7 +170,7 @@ def _warnings(sandbox: Sandbox, features: Sequence[Feature]) -> list[str]:
             "devices of its own for them (it needs CAP_MKNOD, and a data folder on a disk mounted without nodev)"
         )
     if os.geteuid() == 0:
-        warnings.append("the gateway runs as root: give it a user of its own")
+        warnings.append("this runs as root, as a gateway should not: give it a user of its own")
     return warnings
 
 
