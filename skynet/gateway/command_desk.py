@@ -270,6 +270,7 @@ class CommandDesk:
         argv = [shell, "-c", command] if command else [shell]
         if stance.host == "gateway" and not command and PurePosixPath(shell).name == SHELL:
             argv += STARTING_NOTHING
+            env = {**env, "INPUTRC": "/dev/null"}  # what keys do
         await self._gate.admit_terminal(
             context,
             shlex.join(argv),
