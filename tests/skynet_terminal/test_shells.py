@@ -200,7 +200,7 @@ async def test_one_that_ends_or_breaks_its_shell_is_followed_by_a_new_one(tmp_pa
         notices = ""
         for _ in range(2):
             notices += (await shell(command, timeout_s=0.5)).notice
-            result = await shell("echo next", timeout_s=2)
+            result = await shell("echo next", timeout_s=1)
             notices += result.notice
             if result.timed_out:
                 result = await shell("echo next")

@@ -41,7 +41,7 @@ class TestRead:
         assert await world.does("read_file", path="notes.txt") == "one\ntwo ä 😀"
 
     async def test_a_range_of_lines(self, world: World) -> None:
-        """SK-090."""
+        """SK-090, BA-088."""
         (world.folder() / "lines").write_text("".join(f"line {number}\n" for number in range(1, 31)))
         text = await world.does("read_file", path="lines", offset=10, limit=11)
         body, note = text.rsplit("\n", 1)
@@ -172,7 +172,7 @@ def test_pages_lead_through_any_file(lengths: list[int]) -> None:
 
 class TestWrite:
     async def test_a_file_and_the_folders_it_needs(self, world: World) -> None:
-        """SK-091."""
+        """SK-091, BA-089."""
         assert await world.does("write_file", path="a/b/c.txt", content="täglich\n") == "a/b/c.txt: created, 9 bytes"
         assert (world.folder() / "a/b/c.txt").read_text() == "täglich\n"
         assert stat.S_IMODE((world.folder() / "a/b/c.txt").stat().st_mode) == 0o600
@@ -247,7 +247,7 @@ class TestWrite:
 
 class TestPatch:
     async def test_one_passage(self, world: World) -> None:
-        """SK-095."""
+        """SK-095, BA-090."""
         path = world.folder() / "a.py"
         path.write_text("one = 1\ntwo = 2\n")
         path.chmod(0o755)
@@ -265,7 +265,7 @@ class TestPatch:
         assert (world.folder() / "a").read_text() == "one"
 
     async def test_what_is_there_more_than_once(self, world: World) -> None:
-        """SK-095."""
+        """SK-095, BA-090."""
         path = world.folder() / "a"
         path.write_text("x y x y x")
         assert "3 times, nothing was changed" in await world.fails("patch_file", path="a", old_text="x", new_text="z")
@@ -407,7 +407,7 @@ def test_only_the_newest_states_are_remembered(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_write_changes_nothing(world: World) -> None:
-    """Cancelled at any moment, a file is the old or the new one, and nothing lies about."""
+    """BA-089: cancelled at any moment, a file is the old or the new one, and nothing lies about."""
     path = world.folder() / "a"
     await world.does("write_file", path="a", content="old")
     for steps in range(12):

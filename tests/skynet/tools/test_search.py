@@ -28,7 +28,7 @@ def names(listing: str) -> list[str]:
 
 class TestList:
     async def test_names_types_sizes_and_times(self, world: World) -> None:
-        """SK-092."""
+        """SK-092, BA-091."""
         folder = world.folder()
         (folder / "b.txt").write_text("12345")
         (folder / "a").mkdir()
@@ -86,6 +86,7 @@ class TestList:
         assert await world.does("list_files", glob="*.py") == "the folder has nothing like *.py"
 
     async def test_by_a_pattern(self, world: World) -> None:
+        """BA-093."""
         for path in ("x.py", "a/y.py", "a/b/z.py", "a/b/z.txt"):
             (world.folder() / path).parent.mkdir(parents=True, exist_ok=True)
             (world.folder() / path).touch()
