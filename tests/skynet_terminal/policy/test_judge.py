@@ -39,7 +39,7 @@ def test_there_are_enough_cases() -> None:
 
 @pytest.mark.parametrize(("standard", "trusted", "family", "command"), [*ROWS, *DANGEROUS_TEXTS])
 def test_dangerous_commands(standard: str, trusted: str, family: str, command: str) -> None:
-    """SK-177, SK-178, SK-179, BA-094, BA-105 to BA-112"""
+    """SK-177, SK-178, SK-179, BA-094, BA-105 to BA-112, W2"""
     for level, wanted in ((Level.STRICT, "deny"), (Level.STANDARD, standard), (Level.TRUSTED, trusted)):
         verdict = POLICY.judge(command, level)
         assert verdict.decision == wanted, (level, verdict)
@@ -73,7 +73,7 @@ def test_what_strict_allows(command: str) -> None:
 
 @pytest.mark.parametrize("command", STRICT_DENIED)
 def test_what_strict_refuses(command: str) -> None:
-    """SK-178: what begins like a harmless command is not let through for that; BA-111"""
+    """SK-178, W1: what begins like a harmless command is not let through for that; BA-111"""
     verdict = POLICY.judge(command, Level.STRICT)
     assert verdict.decision == "deny"
     assert verdict.rule in BY_ID
