@@ -63,9 +63,12 @@ class SystemEvents:
         self._queued: dict[UserId, deque[str]] = {}
 
     def add(self, owner: UserId, text: str) -> None:
-        """Queue ``text``, cut to :data:`MAX_EVENT_CHARS`; the same text twice in a row is kept once."""
+        """Queue ``text`` as one line, cut to :data:`MAX_EVENT_CHARS`; the same text twice in a row is kept once.
+
+        One line, so that what a command or a machine wrote cannot look like another event.
+        """
         queue = self._queued.setdefault(owner, deque(maxlen=MAX_QUEUED_EVENTS))
-        text = text[:MAX_EVENT_CHARS]
+        text = " | ".join(line for line in text.splitlines() if line.strip())[:MAX_EVENT_CHARS]
         if not queue or queue[-1] != text:
             queue.append(text)
 

@@ -406,7 +406,7 @@ class TestTelling:
         await node.tell("exec.finished", {"sessionKey": "node", "exitCode": 0})  # nobody's main session
         queued = (await owner.call("status"))["queuedSystemEvents"]
         assert queued[0] == "Exec started (node=Pantry id=r): make"
-        assert queued[1].startswith("Exec finished (node=Pantry id=r, code 2)\nxxx") and queued[1].endswith("end")
+        assert queued[1].startswith("Exec finished (node=Pantry id=r, code 2) | xxx") and queued[1].endswith("end")
         assert queued[2] == "Exec denied (node=Pantry, user-denied)"
         assert len(queued) == 3 and len(queued[1]) < 2100
 
