@@ -29,7 +29,7 @@ imports: $(INSTALLED)
 	$(BIN)/lint-imports
 
 pytest: $(INSTALLED)
-	PYTHONASYNCIODEBUG=1 $(BIN)/python -m pytest $(ARGS)
+	PYTHONASYNCIODEBUG=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 interop: $(INSTALLED)
 	interop/run $(ARGS)
