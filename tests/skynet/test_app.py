@@ -111,7 +111,7 @@ async def test_nor_by_a_second_name_of_the_same_file(toolbox: Toolbox, config: C
     "path",
     [
         "/proc/self/environ",
-        f"/proc/{os.getpid()}/environ",
+        pytest.param(f"/proc/{os.getpid()}/environ", id="/proc/PID/environ"),
         "/proc/thread-self/environ",
         "/proc/self/root/proc/self/environ",
         "/proc/self/cmdline",

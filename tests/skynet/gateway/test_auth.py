@@ -164,7 +164,11 @@ def test_ended_lockouts_are_forgotten(limiter: AttemptLimiter, clock: Clock) -> 
 # The password.
 
 
-@pytest.mark.parametrize("configured", ["plain words", PasswordHasher(time_cost=1, memory_cost=64).hash("plain words")])
+@pytest.mark.parametrize(
+    "configured",
+    ["plain words", PasswordHasher(time_cost=1, memory_cost=64).hash("plain words")],
+    ids=["plain", "hashed"],
+)
 async def test_a_password_may_be_configured_plain_or_hashed(configured: str) -> None:
     check = PasswordCheck(Secret(configured))
     assert not check.known("plain words")

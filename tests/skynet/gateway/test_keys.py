@@ -12,7 +12,11 @@ from skynet_memory.keys import InvalidSessionKey, build_key, parse_key
 from skynet_protocol.errors import RequestError
 from skynet_users.caller import Caller
 
-ADA, BEN, ROOM = UserId(new_id()), UserId(new_id()), UserId(new_id())
+# The same in every process: tests are named by them
+ADA = UserId("01a20151-e068-7bec-9ee1-98e864c5dfb5")
+BEN = UserId("01a20151-e068-7c92-aac1-ef19fc028fad")
+ROOM = UserId("01a20151-e068-7ca3-a05f-5a6e11328ded")
+NO_ROOM = UserId("01a20151-e069-7a9c-9ff3-57ab93292c11")
 REFUSALS = (RequestError, SessionNotFound, InvalidSessionKey)
 
 
@@ -119,7 +123,7 @@ def test_a_rooms_session_is_its_members(text: str) -> None:
     ("who", "key"),
     [
         (BEN, f"group:{ROOM}:agent:main:main"),  # no member
-        (ADA, f"group:{new_id()}:agent:main:main"),  # no room
+        (ADA, f"group:{NO_ROOM}:agent:main:main"),  # no room
         (ADA, f"group:{ADA}:agent:main:main"),  # a person is no room
         (ADA, f"user:{ROOM}:agent:main:main"),  # and a room no person
         (ADA, f"user:{BEN}:agent:main:main"),
