@@ -68,6 +68,7 @@ class Action(StrEnum):
     IDENTITY_UNLINKED = "identity.unlinked"
     GROUP_CHANGED = "group.changed"
     CONFIG_CHANGED = "config.changed"
+    COMMAND_BLOCKED = "command.blocked"
     MEMORY_READ = "memory.read"
     """Of another person."""
     MEMORY_CHANGED = "memory.changed"

@@ -11,5 +11,9 @@ settings.load_profile("skynet")
 # asyncio's debug mode warns of each step over 100 ms: "Executing <...> took 0.107 seconds".
 logging.getLogger("asyncio").addFilter(lambda record: not str(record.msg).startswith("Executing %s took"))
 
-# A shell that runs the tests in the background has them ignore SIGINT, and so would every process that they start.
+# nohup, and shells that run the tests in the background, have them ignore some signals, and so would every process that
+# they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for _ignored in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        signal.signal(_ignored, signal.SIG_DFL)

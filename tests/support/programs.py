@@ -5,6 +5,9 @@ import shutil
 
 import pytest
 
+LIBRARY_SIGNALS = 3 << 31
+"""32 and 33, which belong to glibc: what was started by posix_spawn, as make does, ignores them."""
+
 _UNPROMISED = frozenset({"podman", "docker"})
 """CI has no engine for containers."""
 
